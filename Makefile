@@ -1,0 +1,46 @@
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
+PROGRAMS := skerry skerry-edge skerry-chaos
+ROUNDS ?= 20
+# The race detector needs a C compiler; without one the tests run without it.
+RACE := $(shell command -v $$(go env CC) >/dev/null 2>&1 && echo -race)
+SEED ?= $(shell date +%s)
+
+.PHONY: build test demo bench lint chaos cross fuzz
+
+build: ## the three programs, static, into bin/
+	@mkdir -p bin
+	@for p in $(PROGRAMS); do echo "build bin/$$p"; $(GOBUILD) -o bin/$$p ./cmd/$$p || exit 1; done
+
+test: ## everything, with the race detector, in random order
+	go vet ./...
+	go test $(RACE) -shuffle=on -timeout 8m ./...
+	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
+
+demo: build ## three hubs, three edges, a cut link, a reboot, a killed leader: under 60 s
+	bin/skerry-chaos demo --bin bin
+
+bench: build ## benchmarks, then memory and size of the real programs
+	go test -run '^$$' -bench . -benchmem ./...
+	bin/skerry-chaos footprint --bin bin
+
+lint: ## static checks, and that everything compiles where it shall run
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these files"; exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+	$(MAKE) --no-print-directory cross
+
+cross: ## compiles for every system that is supported
+	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build -o /dev/null ./cmd/skerry
+	@for t in linux/arm64 linux/arm darwin/arm64 windows/amd64; do \
+	  echo "build skerry-edge for $$t"; \
+	  GOOS=$${t%/*} GOARCH=$${t#*/} CGO_ENABLED=0 go build -o /dev/null ./cmd/skerry-edge || exit 1; done
+
+chaos: build ## random partitions on real processes: make chaos ROUNDS=200 SEED=7
+	bin/skerry-chaos run partition --bin bin --rounds $(ROUNDS) --seed $(SEED)
+
+fuzz: ## every fuzz target for a while: make fuzz FUZZTIME=1m
+	@for f in $$(grep -rl '^func Fuzz' --include=*_test.go .); do \
+	  for t in $$(grep -o '^func Fuzz[A-Za-z0-9_]*' $$f | cut -c6-); do \
+	    go test -run '^$$' -fuzz "^$$t\$$" -fuzztime $(or $(FUZZTIME),10s) ./$$(dirname $$f) || exit 1; done; done

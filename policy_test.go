@@ -1,0 +1,166 @@
+// Package skerry_test holds the import policy: who may import whom, and which
+// package is the one door to each large library. Changing it is a decision of
+// its own.
+package skerry_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// policy lists, for a package and all below it, what of ours it may import
+// (itself and what is below it always). The first line that matches counts.
+const policy = `
+fleet/jobspec           < fleet
+fleet                   <
+reconcile               < fleet
+syncproto/transport     < fleet syncproto
+syncproto               < fleet
+drivers                 < fleet
+devices                 < fleet
+
+hub/state               < fleet syncproto
+hub/broker              < fleet hub/state
+hub/planner             < fleet hub/state
+hub/scheduler           < fleet reconcile hub/state
+hub/consensus           < fleet syncproto hub/state
+hub/gateway             < fleet syncproto hub/state
+hub/liveness            < fleet syncproto hub/state
+hub/members             < fleet
+hub/peers               < fleet syncproto
+hub/pki                 < fleet syncproto hub/state
+hub/api                 < fleet syncproto hub/state
+hub                     < fleet reconcile syncproto drivers
+
+edge/journal            < fleet syncproto
+edge/link               < fleet syncproto
+edge/runner             < fleet drivers
+edge/fingerprint        < fleet drivers devices
+edge/local              < fleet
+edge                    < fleet syncproto
+
+chaos/faultnet          <
+chaos/proc              <
+chaos/check             < fleet
+chaos                   < fleet syncproto hub edge
+
+cmd                     < fleet reconcile syncproto drivers devices hub edge chaos
+`
+
+// doors names the one place that may import each large library.
+var doors = map[string][]string{
+	"github.com/quic-go/quic-go":      {"syncproto/transport"},
+	"github.com/hashicorp/raft":       {"hub/consensus"},
+	"github.com/hashicorp/raft-wal":   {"hub/consensus"},
+	"github.com/hashicorp/memberlist": {"hub/members"},
+	"github.com/hashicorp/go-memdb":   {"hub/state"},
+	"modernc.org/sqlite":              {"edge/journal"},
+	"github.com/hashicorp/hcl/v2":     {"fleet/jobspec", "cmd"},
+	"github.com/spf13/cobra":          {"cmd"},
+}
+
+const module = "skerry"
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+func mustListPackages(tb testing.TB) []pkg {
+	tb.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", "./...").Output()
+	if err != nil {
+		tb.Fatalf("list packages: %v", err)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			tb.Fatalf("read the list of packages: %v", err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}
+
+func within(path, folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") }
+
+type rule struct {
+	folder string
+	may    []string
+}
+
+func mustParsePolicy(tb testing.TB) []rule {
+	tb.Helper()
+	var rules []rule
+	for line := range strings.Lines(policy) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		folder, may, ok := strings.Cut(line, "<")
+		if !ok {
+			tb.Fatalf("policy: no '<' in %q", line)
+		}
+		rules = append(rules, rule{strings.TrimSpace(folder), strings.Fields(may)})
+	}
+	return rules
+}
+
+func TestImportPolicy(t *testing.T) {
+	rules := mustParsePolicy(t)
+	used := map[string]bool{}
+	for _, p := range mustListPackages(t) {
+		path, ok := strings.CutPrefix(p.ImportPath, module+"/")
+		if !ok {
+			continue
+		}
+		i := slices.IndexFunc(rules, func(r rule) bool { return within(path, r.folder) })
+		if i < 0 {
+			t.Errorf("%s: the policy does not know this package", path)
+			continue
+		}
+		r := rules[i]
+		used[r.folder] = true
+		for _, imported := range p.Imports {
+			if ours, ok := strings.CutPrefix(imported, module+"/"); ok {
+				allowed := within(ours, r.folder) || slices.ContainsFunc(r.may, func(m string) bool { return within(ours, m) })
+				if !allowed {
+					t.Errorf("%s imports %s, which the policy does not allow", path, ours)
+				}
+			}
+			for library, places := range doors {
+				if within(imported, library) && !slices.ContainsFunc(places, func(f string) bool { return within(path, f) }) {
+					t.Errorf("%s imports %s: its door is %s", path, imported, strings.Join(places, " or "))
+				}
+			}
+		}
+	}
+	for _, r := range rules {
+		if !used[r.folder] {
+			t.Errorf("policy: no package is in %s", r.folder)
+		}
+	}
+}
+
+// TestImportPolicyStandardLibrary checks that the nouns and the decisions stay
+// free of everything else.
+func TestImportPolicyStandardLibrary(t *testing.T) {
+	pure := []string{"fleet", "reconcile", "drivers", "devices"}
+	for _, p := range mustListPackages(t) {
+		path := strings.TrimPrefix(p.ImportPath, module+"/")
+		if !slices.Contains(pure, path) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if strings.Contains(imported, ".") {
+				t.Errorf("%s imports %s: it may use the standard library alone", path, imported)
+			}
+		}
+	}
+}
