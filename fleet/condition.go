@@ -1,0 +1,288 @@
+package fleet
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Bounds of a Constraint, so that one job cannot make every placement dear.
+const (
+	MaxConstraintLength = 4096
+	MaxRegexpLength     = 1024
+)
+
+// Condition is a Constraint made ready to be held against many nodes. It is
+// immutable and may be used by several goroutines.
+type Condition struct {
+	c        Constraint
+	re       *regexp.Regexp
+	versions versionRange
+}
+
+// Compile checks the constraint and makes it ready: the operator and the targets
+// must be known, and a regular expression or version bounds well formed.
+func (c Constraint) Compile() (Condition, error) {
+	cond := Condition{c: c}
+	if len(c.LTarget)+len(c.RTarget) > MaxConstraintLength {
+		return cond, fmt.Errorf("a constraint may have %d characters at most", MaxConstraintLength)
+	}
+	if err := checkOperand(c); err != nil {
+		return cond, err
+	}
+	for _, target := range []string{c.LTarget, c.RTarget} {
+		if err := checkTarget(target); err != nil {
+			return cond, err
+		}
+	}
+	if dynamic(c.RTarget) {
+		return cond, nil // compiled when the node is known
+	}
+	var err error
+	switch c.Operand {
+	case OpRegexp:
+		cond.re, err = compileRegexp(c.RTarget)
+	case OpVersion, OpSemver:
+		cond.versions, err = parseVersionRange(c.RTarget, c.Operand == OpSemver)
+	}
+	return cond, err
+}
+
+// Conditions compiles several constraints, as far as the first that is wrong.
+func Conditions(cs []Constraint) ([]Condition, error) {
+	conds := make([]Condition, 0, len(cs))
+	for _, c := range cs {
+		cond, err := c.Compile()
+		if err != nil {
+			return nil, fmt.Errorf("constraint %s: %w", c, err)
+		}
+		conds = append(conds, cond)
+	}
+	return conds, nil
+}
+
+// Constraint returns what the condition was made of.
+func (c Condition) Constraint() Constraint { return c.c }
+
+// PerNode reports whether it looks at what differs between nodes of one class, so
+// that the answer for one says nothing about the next.
+func (c Condition) PerNode() bool {
+	return strings.Contains(c.c.LTarget, "unique.") || strings.Contains(c.c.RTarget, "unique.")
+}
+
+// Holds reports whether the node meets the condition. Those about other
+// allocations (distinct_hosts, distinct_property) always hold here: they are the
+// scheduler's to decide.
+func (c Condition) Holds(n *Node) bool {
+	l, lok := resolveTarget(c.c.LTarget, n)
+	r, rok := resolveTarget(c.c.RTarget, n)
+	switch c.c.Operand {
+	case OpDistinctHosts, OpDistinctProp:
+		return true
+	case OpEqual, "==", "is":
+		return lok && rok && l == r
+	case OpNotEqual, "not":
+		return (lok || rok) && (lok != rok || l != r)
+	case OpIsSet:
+		return lok
+	case OpIsNotSet:
+		return !lok
+	}
+	if !lok || !rok {
+		return false
+	}
+	switch c.c.Operand {
+	case OpLess, OpLessEqual, OpGreater, OpGreaterEqual:
+		return ordered(c.c.Operand, l, r)
+	case OpRegexp:
+		re := c.re
+		if re == nil {
+			var err error
+			if re, err = compileRegexp(r); err != nil {
+				return false
+			}
+		}
+		return re.MatchString(l)
+	case OpVersion, OpSemver:
+		vr := c.versions
+		if vr.bounds == nil {
+			var err error
+			if vr, err = parseVersionRange(r, c.c.Operand == OpSemver); err != nil {
+				return false
+			}
+		}
+		return vr.holds(l)
+	case OpSetContains, "set_contains_all":
+		return setContains(l, r, true)
+	case OpSetContainsAny:
+		return setContains(l, r, false)
+	}
+	return false
+}
+
+// checkOperand refuses unknown operands and missing targets.
+func checkOperand(c Constraint) error {
+	switch c.Operand {
+	case OpDistinctHosts:
+		if c.RTarget != "" {
+			if _, err := strconv.ParseBool(c.RTarget); err != nil {
+				return fmt.Errorf("%s is true or false, not %q", OpDistinctHosts, c.RTarget)
+			}
+		}
+		return nil
+	case OpDistinctProp:
+		if n, err := strconv.Atoi(c.RTarget); c.RTarget != "" && (err != nil || n < 1) {
+			return fmt.Errorf("%s allows a whole number of 1 or more, not %q", OpDistinctProp, c.RTarget)
+		}
+	case OpEqual, "==", "is", OpNotEqual, "not", OpLess, OpLessEqual, OpGreater, OpGreaterEqual,
+		OpRegexp, OpVersion, OpSemver, OpSetContains, "set_contains_all", OpSetContainsAny:
+		if c.RTarget == "" {
+			return fmt.Errorf("a constraint with operator %q needs a value", c.Operand)
+		}
+	case OpIsSet, OpIsNotSet:
+	default:
+		return fmt.Errorf("unknown constraint operator %q", c.Operand)
+	}
+	if c.LTarget == "" {
+		return fmt.Errorf("a constraint with operator %q needs an attribute", c.Operand)
+	}
+	return nil
+}
+
+// checkTarget refuses what looks like an interpolation and can never be resolved.
+func checkTarget(target string) error {
+	for _, kind := range []string{"$attr.", "$meta.", "$node."} {
+		if strings.HasPrefix(target, kind) {
+			return fmt.Errorf("%q is missing its braces: ${%s}", target, target[1:])
+		}
+	}
+	if !strings.HasPrefix(target, "${") {
+		return nil
+	}
+	if !strings.HasSuffix(target, "}") {
+		return fmt.Errorf("%q is missing its closing brace", target)
+	}
+	name := target[2 : len(target)-1]
+	if strings.HasPrefix(name, "attr.") || strings.HasPrefix(name, "meta.") {
+		return nil
+	}
+	if _, known := nodeProperty(name, &Node{}); known {
+		return nil
+	}
+	return fmt.Errorf("unknown attribute %q: a node has ${attr.…}, ${meta.…}, ${node.unique.id}, "+
+		"${node.unique.name}, ${node.datacenter}, ${node.class} and ${node.pool}", target)
+}
+
+// dynamic reports whether a target depends on the node.
+func dynamic(target string) bool { return strings.HasPrefix(target, "${") }
+
+// Value returns what a target such as ${node.datacenter} or ${meta.rack} stands for
+// on the node; false: the node does not have it.
+func (n *Node) Value(target string) (string, bool) { return resolveTarget(target, n) }
+
+// resolveTarget returns what a target stands for on a node; false: the node does
+// not have it. What is not an interpolation stands for itself.
+func resolveTarget(target string, n *Node) (string, bool) {
+	if !dynamic(target) {
+		return target, true
+	}
+	name := strings.TrimSuffix(target[2:], "}")
+	return nodeValue(name, n)
+}
+
+// nodeValue looks up attr.…, meta.… and node.… on a node.
+func nodeValue(name string, n *Node) (string, bool) {
+	if key, ok := strings.CutPrefix(name, "attr."); ok {
+		v, ok := n.Attributes[key]
+		return v, ok
+	}
+	if key, ok := strings.CutPrefix(name, "meta."); ok {
+		v, ok := n.Meta[key]
+		return v, ok
+	}
+	return nodeProperty(name, n)
+}
+
+func nodeProperty(name string, n *Node) (string, bool) {
+	switch name {
+	case "node.unique.id":
+		return string(n.ID), true
+	case "node.unique.name":
+		return n.Name, true
+	case "node.datacenter":
+		return n.Datacenter, true
+	case "node.class":
+		return n.NodeClass, true
+	case "node.pool":
+		return n.NodePool, true
+	}
+	return "", false
+}
+
+func compileRegexp(pattern string) (*regexp.Regexp, error) {
+	if len(pattern) > MaxRegexpLength {
+		return nil, fmt.Errorf("a regular expression may have %d characters at most", MaxRegexpLength)
+	}
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("malformed regular expression %q: %w", pattern, err)
+	}
+	return re, nil
+}
+
+// ordered compares by value where both sides are numbers, else by letters.
+func ordered(op, l, r string) bool {
+	c := strings.Compare(l, r)
+	if x, y, ok := integers(l, r); ok {
+		c = compareNumbers(x, y)
+	} else if x, y, ok := floats(l, r); ok {
+		c = compareNumbers(x, y)
+	}
+	switch op {
+	case OpLess:
+		return c < 0
+	case OpLessEqual:
+		return c <= 0
+	case OpGreater:
+		return c > 0
+	}
+	return c >= 0
+}
+
+func integers(l, r string) (x, y int64, ok bool) {
+	x, errX := strconv.ParseInt(l, 10, 64)
+	y, errY := strconv.ParseInt(r, 10, 64)
+	return x, y, errX == nil && errY == nil
+}
+
+func floats(l, r string) (x, y float64, ok bool) {
+	x, errX := strconv.ParseFloat(l, 64)
+	y, errY := strconv.ParseFloat(r, 64)
+	return x, y, errX == nil && errY == nil
+}
+
+func compareNumbers[T int64 | float64](x, y T) int {
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
+
+// setContains reports whether the list l has all, or any, of the list r. Lists are
+// separated by commas; spaces around an element do not count.
+func setContains(l, r string, all bool) bool {
+	have := map[string]bool{}
+	for e := range strings.SplitSeq(l, ",") {
+		have[strings.TrimSpace(e)] = true
+	}
+	for e := range strings.SplitSeq(r, ",") {
+		if have[strings.TrimSpace(e)] != all {
+			return !all
+		}
+	}
+	return all
+}

@@ -1,0 +1,12 @@
+// Package fleet holds the nouns of Skerry and the rules that need nothing else:
+// validation, defaults, status transitions, and arithmetic on resources.
+//
+// Everything else imports it; it imports the standard library alone. It does no
+// I/O, starts no goroutine, reads no clock and draws no random number: times and
+// ids are inputs. One type serves the HTTP API, the command line and the
+// scheduler, so Go field names are Nomad's JSON keys. What lies on a disk or on
+// the wire has frozen types elsewhere (package syncproto, package hub/state).
+//
+// Values that came out of the replicated state are shared and must not be
+// changed; copy the struct, replace the field, and hand on the copy.
+package fleet

@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code names a kind of failure that crosses a process boundary. The set is
+// closed: what is not in it is CodeInternal to the outside.
+type Code string
+
+const (
+	CodeInternal    Code = "internal"
+	CodeInvalid     Code = "invalid"      // the input is wrong; sending it again is no use
+	CodeNotFound    Code = "not_found"    //
+	CodeConflict    Code = "conflict"     // somebody else was there first; read again
+	CodeForbidden   Code = "forbidden"    // who asks may not
+	CodeUnavailable Code = "unavailable"  // no leader, shutting down, overloaded: try again
+	CodeUnsupported Code = "unsupported"  // asked for something this release does not do
+	CodeTimeout     Code = "timeout"      //
+	CodeNotLeader   Code = "not_leader"   // asked a hub that is not the leader for what only the leader does
+	CodeVersion     Code = "version"      // no protocol version in common, or data of a newer release
+	CodeTokenBad    Code = "token_bad"    // a join token that is malformed, unknown, tampered with
+	CodeTokenExpiry Code = "token_expiry" // a join token whose time is over
+	CodeCAMismatch  Code = "ca_mismatch"  // the hub's CA is not the one the token names
+
+	// Of the protocol between edge and hub.
+	CodeHeartbeatFirst Code = "heartbeat_first" // updates before this session's heartbeat was acknowledged
+	CodeStaleEpoch     Code = "stale_epoch"     // a newer session of the node exists
+	CodeNodeNotReady   Code = "node_not_ready"  // the replicated node is neither initializing nor ready
+	CodeForeignAlloc   Code = "foreign_alloc"   // a batch names an allocation of another node
+	CodeGap            Code = "gap"             // a batch does not start at the next sequence number
+	CodeFork           Code = "fork"            // a chain hash that does not extend the one the cluster knows
+	CodeCloned         Code = "cloned"          // another live machine has this identity
+	CodeStaleSession   Code = "stale_session"   // the edge's session counter went back; see Welcome
+	CodeFrameTooLarge  Code = "frame_too_large" //
+	CodeFrameBad       Code = "frame_bad"       // not decodable, truncated, of an unknown type, out of order
+)
+
+// Error is what crosses a process boundary: a code, what was being done and why
+// it failed, and what to do about it (may be empty).
+type Error struct {
+	Code    Code   `json:"Code" cbor:"1,keyasint"`
+	Message string `json:"Message" cbor:"2,keyasint"`
+	Hint    string `json:"Hint,omitempty" cbor:"3,keyasint,omitempty"`
+}
+
+func (e *Error) Error() string {
+	if e.Hint == "" {
+		return e.Message
+	}
+	return e.Message + " (" + e.Hint + ")"
+}
+
+// Errorf makes an Error without a hint.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// WithHint returns a copy of e that says what to do.
+func (e *Error) WithHint(format string, args ...any) *Error {
+	c := *e
+	c.Hint = fmt.Sprintf(format, args...)
+	return &c
+}
+
+// CodeOf returns the code of the first Error in err's chain, CodeInternal where
+// there is none, and "" for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return CodeInternal
+}
+
+// AsError turns any error into the one type that may leave the process.
+func AsError(err error) *Error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		if e.Error() == err.Error() {
+			return e
+		}
+		return &Error{Code: e.Code, Message: err.Error()}
+	}
+	return &Error{Code: CodeInternal, Message: err.Error()}
+}

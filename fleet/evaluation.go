@@ -1,0 +1,72 @@
+package fleet
+
+import "time"
+
+// Evaluation statuses.
+const (
+	EvalBlocked  = "blocked"
+	EvalPending  = "pending"
+	EvalComplete = "complete"
+	EvalFailed   = "failed"
+	EvalCanceled = "canceled"
+)
+
+// What made an evaluation, as Nomad names it.
+const (
+	TriggerJobRegister       = "job-register"
+	TriggerJobDeregister     = "job-deregister"
+	TriggerNodeUpdate        = "node-update"
+	TriggerAllocStop         = "alloc-stop"
+	TriggerQueuedAllocs      = "queued-allocs"
+	TriggerScheduled         = "scheduled"
+	TriggerFailedFollowUp    = "failed-follow-up"
+	TriggerMaxPlanAttempts   = "max-plan-attempts"
+	TriggerRetryFailedAlloc  = "alloc-failure"
+	TriggerAllocReschedule   = "alloc-reschedule"
+	TriggerDisconnectTimeout = "max-disconnect-timeout"
+	TriggerReconnect         = "reconnect"
+)
+
+// Evaluation asks the scheduler to look at one job.
+type Evaluation struct {
+	ID                EvalID
+	Namespace         string
+	Priority          int
+	Type              string // the job's
+	TriggeredBy       string
+	JobID             JobID
+	JobModifyIndex    Index
+	NodeID            NodeID
+	NodeModifyIndex   Index
+	DeploymentID      DeploymentID
+	Status            string
+	StatusDescription string
+	WaitUntil         time.Time // not before; zero: at once
+	NextEval          EvalID
+	PreviousEval      EvalID
+	BlockedEval       EvalID
+	FailedTGAllocs    map[string]*AllocMetric
+	ClassEligibility  map[string]bool
+	EscapedClass      bool `json:"EscapedComputedClass"` // a constraint looks at what differs within a class
+	QueuedAllocations map[string]int
+	SnapshotIndex     Index // of the state the scheduler looked at
+	CreateIndex       Index
+	ModifyIndex       Index
+	CreateTime        int64 // UnixNano
+	ModifyTime        int64
+}
+
+// Terminal reports whether nothing more will happen to it.
+func (e *Evaluation) Terminal() bool {
+	switch e.Status {
+	case EvalComplete, EvalFailed, EvalCanceled:
+		return true
+	}
+	return false
+}
+
+// ShouldEnqueue reports whether it belongs in the broker.
+func (e *Evaluation) ShouldEnqueue() bool { return e.Status == EvalPending }
+
+// ShouldBlock reports whether it waits for capacity.
+func (e *Evaluation) ShouldBlock() bool { return e.Status == EvalBlocked }

@@ -1,0 +1,193 @@
+package fleet
+
+import "time"
+
+// Job types. The spine runs service and batch.
+const (
+	JobTypeService  = "service"
+	JobTypeBatch    = "batch"
+	JobTypeSystem   = "system"
+	JobTypeSysBatch = "sysbatch"
+)
+
+// Job statuses, derived from a job's allocations and evaluations.
+const (
+	JobStatusPending = "pending"
+	JobStatusRunning = "running"
+	JobStatusDead    = "dead"
+)
+
+// Bounds and defaults of a job, as Nomad has them.
+const (
+	JobPriorityMin     = 1
+	JobPriorityDefault = 50
+	JobPriorityMax     = 100
+	JobCountMax        = 50_000
+	JobVersionsKept    = 6
+	DefaultRegion      = "global"
+)
+
+// Job is what a user declares: what is to run, how often, and where.
+type Job struct {
+	Region            string
+	Namespace         string
+	ID                JobID
+	Name              string
+	Type              string
+	Priority          int
+	AllAtOnce         bool
+	Datacenters       []string
+	NodePool          string
+	Constraints       []Constraint
+	TaskGroups        []TaskGroup
+	Meta              map[string]string
+	Stop              bool
+	Stable            bool
+	Status            string
+	StatusDescription string
+	Version           uint64
+	SubmitTime        int64 // UnixNano, the hub's clock
+	CreateIndex       Index
+	ModifyIndex       Index
+	JobModifyIndex    Index // changes only when the specification does
+
+	// SpecHash is the content hash of the specification (see SpecHash in
+	// package hub/state): two versions with the same hash run the same thing.
+	SpecHash string `json:",omitempty"`
+}
+
+// TaskGroup is a set of tasks that run together on one node, Count times.
+type TaskGroup struct {
+	Name             string
+	Count            int
+	Constraints      []Constraint
+	Tasks            []Task
+	RestartPolicy    *RestartPolicy    // nil only before Defaults
+	ReschedulePolicy *ReschedulePolicy // nil only before Defaults, and for types that are never rescheduled
+	Disconnect       *Disconnect       // nil: the node pool's default holds
+	Update           *Update           // nil: all at once, no deployment
+	EphemeralDisk    EphemeralDisk
+	Meta             map[string]string
+}
+
+// EphemeralDisk is what an allocation may take of its node's disk.
+type EphemeralDisk struct {
+	SizeMB int // default DefaultDiskMB where a job file says nothing
+}
+
+// Task is one thing that a driver runs.
+type Task struct {
+	Name          string
+	Driver        string
+	Config        map[string]any
+	Env           map[string]string
+	Constraints   []Constraint
+	Resources     Resources
+	RestartPolicy *RestartPolicy // nil only before Defaults
+	Meta          map[string]string
+	KillTimeout   time.Duration
+	KillSignal    string // default SIGTERM
+	Leader        bool
+	LogConfig     LogConfig
+}
+
+// LogConfig bounds what a task's output may take on an edge's disk.
+type LogConfig struct {
+	MaxFiles      int // of each of stdout and stderr
+	MaxFileSizeMB int
+}
+
+// Restart modes: after Attempts restarts within Interval either fail the
+// allocation, or wait until the interval is over and go on.
+const (
+	RestartModeFail  = "fail"
+	RestartModeDelay = "delay"
+)
+
+// RestartPolicy says how an edge itself restarts a task that ended.
+type RestartPolicy struct {
+	Attempts int
+	Interval time.Duration
+	Delay    time.Duration
+	Mode     string
+}
+
+// Delay functions of a ReschedulePolicy.
+const (
+	DelayConstant    = "constant"
+	DelayExponential = "exponential"
+	DelayFibonacci   = "fibonacci"
+)
+
+// ReschedulePolicy says how the hub replaces a failed allocation.
+type ReschedulePolicy struct {
+	Attempts      int
+	Interval      time.Duration
+	Delay         time.Duration
+	DelayFunction string
+	MaxDelay      time.Duration
+	Unlimited     bool
+}
+
+// Strategies of Disconnect.Reconcile, and what absence of a block means.
+const (
+	ReconcileKeepOriginal    = "keep_original"
+	ReconcileKeepReplacement = "keep_replacement"
+	ReconcileLongestRunning  = "longest_running"
+	ReconcileBestScore       = "best_score"
+)
+
+// Disconnect says what happens to a group's allocations on a node that lost its
+// link. LostAfter and StopOnClientAfter exclude each other.
+type Disconnect struct {
+	LostAfter         *time.Duration // nil: never lost for being away alone
+	StopOnClientAfter *time.Duration // nil: the edge never stops it for being away
+	Replace           *bool          // nil: true
+	Reconcile         string         // "": best_score
+}
+
+// Update says how a new version is rolled out. Deployments come with a later
+// release; the noun is here so that job files keep their shape.
+type Update struct {
+	Stagger          time.Duration
+	MaxParallel      int
+	HealthCheck      string
+	MinHealthyTime   time.Duration
+	HealthyDeadline  time.Duration
+	ProgressDeadline time.Duration
+	AutoRevert       bool
+	AutoPromote      bool
+	Canary           int
+}
+
+// Group returns the group of that name, or nil.
+func (j *Job) Group(name string) *TaskGroup {
+	for i := range j.TaskGroups {
+		if j.TaskGroups[i].Name == name {
+			return &j.TaskGroups[i]
+		}
+	}
+	return nil
+}
+
+// Task returns the task of that name, or nil.
+func (g *TaskGroup) Task(name string) *Task {
+	for i := range g.Tasks {
+		if g.Tasks[i].Name == name {
+			return &g.Tasks[i]
+		}
+	}
+	return nil
+}
+
+// Resources returns what one allocation of the group needs.
+func (g *TaskGroup) Resources() Resources {
+	sum := Resources{DiskMB: g.EphemeralDisk.SizeMB}
+	for _, t := range g.Tasks {
+		sum = sum.Add(t.Resources)
+	}
+	return sum
+}
+
+// Stopped reports whether nothing of the job shall run (a purged job is nil).
+func (j *Job) Stopped() bool { return j == nil || j.Stop }

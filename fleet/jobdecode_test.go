@@ -1,0 +1,239 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"skerry/fleet"
+)
+
+// TestDecodeClientJob decodes what Nomad's published client sends: a job built in Go,
+// as it is and after the client filled in its own defaults.
+func TestDecodeClientJob(t *testing.T) {
+	for _, jobType := range []string{"service", "batch"} {
+		for _, canonical := range []bool{false, true} {
+			t.Run(fmt.Sprint(jobType, canonical), func(t *testing.T) {
+				sent := &api.Job{ID: ptr("j"), Name: ptr("j"), Datacenters: []string{"dc1"}}
+				if jobType == "batch" {
+					sent.Type = ptr("batch")
+				}
+				task := api.NewTask("t", "raw_exec").SetConfig("command", "/bin/true").SetConfig("n", 3).
+					Require(&api.Resources{CPU: ptr(20)})
+				group := api.NewTaskGroup("g", 3).AddTask(task)
+				group.RestartPolicy = &api.RestartPolicy{Attempts: ptr(0)}
+				sent.AddTaskGroup(group)
+				if canonical {
+					sent.Canonicalize()
+				}
+				got, problems := fleet.DecodeJob(mustJSON(t, sent))
+				if len(problems) > 0 {
+					t.Fatalf("problems: %v", problems.Lines())
+				}
+				want := &fleet.Job{ID: "j", Type: jobType, Datacenters: []string{"dc1"}, TaskGroups: []fleet.TaskGroup{{
+					Name: "g", Count: 3,
+					Tasks: []fleet.Task{{
+						Name: "t", Driver: "raw_exec", Config: map[string]any{"command": "/bin/true", "n": int64(3)},
+						Resources: fleet.Resources{CPU: 20, MemoryMB: fleet.DefaultMemoryMB},
+					}},
+				}}}
+				want.Defaults()
+				want.TaskGroups[0].RestartPolicy.Attempts = 0
+				want.TaskGroups[0].Tasks[0].RestartPolicy.Attempts = 0
+				wantEqual(t, "job", got, want)
+				if problems := got.Validate(); len(problems) > 0 {
+					t.Errorf("invalid: %v", problems.Lines())
+				}
+			})
+		}
+	}
+}
+
+// TestDecodeOwnJob hands a job in again as the API gave it.
+func TestDecodeOwnJob(t *testing.T) {
+	lost, replace := 6*time.Hour, false
+	want := job()
+	want.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &lost, Replace: &replace}
+	want.Constraints = []fleet.Constraint{{LTarget: "${attr.x}", Operand: "=", RTarget: "1"}}
+	want.Version, want.JobModifyIndex, want.Status = 3, 17, "running"
+	got, problems := fleet.DecodeJob(mustJSON(t, want))
+	if len(problems) > 0 {
+		t.Fatalf("problems: %v", problems.Lines())
+	}
+	wantEqual(t, "job", got, want)
+}
+
+func TestDecodeNullAndZero(t *testing.T) {
+	for in, want := range map[string]int{`"Count": null`: 1, `"Count": 0`: 0, `"X": null`: 1, `"count": 4`: 4} {
+		job, problems := fleet.DecodeJob([]byte(`{"ID": "j", "TaskGroups": [{"Name": "g", ` + in + `}]}`))
+		if len(problems) > 0 || job.TaskGroups[0].Count != want {
+			t.Errorf("%s: %d, %v", in, job.TaskGroups[0].Count, problems)
+		}
+	}
+	job, problems := fleet.DecodeJob([]byte(`{"Priority": 0, "TaskGroups": [{"Tasks": [{"Resources": {"CPU": 0}, "KillTimeout": "1m30s"}]}]}`))
+	task := job.TaskGroups[0].Tasks[0]
+	if len(problems) > 0 || job.Priority != 0 || task.Resources != (fleet.Resources{MemoryMB: 300}) || task.KillTimeout != 90*time.Second {
+		t.Errorf("%+v, %v", job, problems)
+	}
+}
+
+func TestDecodeReschedule(t *testing.T) {
+	service := fleet.ReschedulePolicy{Delay: 30 * time.Second, DelayFunction: "exponential", MaxDelay: time.Hour, Unlimited: true}
+	with := func(change func(p *fleet.ReschedulePolicy)) fleet.ReschedulePolicy {
+		p := service
+		change(&p)
+		return p
+	}
+	for _, c := range []struct {
+		job, group string
+		want       fleet.ReschedulePolicy
+	}{
+		{`null`, `null`, service},
+		{`{"Delay": "10s"}`, `{"MaxDelay": "5m"}`, with(func(p *fleet.ReschedulePolicy) { p.Delay, p.MaxDelay = 10*time.Second, 5*time.Minute })},
+		{`{"Attempts": 3, "Interval": "1h"}`, `null`, with(func(p *fleet.ReschedulePolicy) { p.Attempts, p.Interval, p.Unlimited = 3, time.Hour, false })},
+		{`{"Attempts": 3, "Interval": "1h"}`, `{"Unlimited": true}`, with(func(p *fleet.ReschedulePolicy) { p.Attempts, p.Interval = 3, time.Hour })},
+		{`{"Attempts": 0, "Unlimited": false}`, `null`, with(func(p *fleet.ReschedulePolicy) { p.Unlimited = false })},
+	} {
+		src := fmt.Sprintf(`{"Reschedule": %s, "TaskGroups": [{"ReschedulePolicy": %s}]}`, c.job, c.group)
+		job, problems := fleet.DecodeJob([]byte(src))
+		if len(problems) > 0 || *job.TaskGroups[0].ReschedulePolicy != c.want {
+			t.Errorf("%s: %+v, %v", src, *job.TaskGroups[0].ReschedulePolicy, problems)
+		}
+	}
+}
+
+// TestDecodeUnsupported gives everything that this release does not act on, one by
+// one: each must be a problem by its name.
+func TestDecodeUnsupported(t *testing.T) {
+	inJob := map[string]string{
+		"Affinities": `[{}]`, "Spreads": `[{}]`, "Multiregion": `{}`, "Periodic": `{}`, "ParameterizedJob": `{}`,
+		"UI": `{"Description": "x"}`, "Update": `{"MaxParallel": 2}`, "Migrate": `{"MaxParallel": 2}`, "ParentID": `"p"`,
+		"Payload": `"eA=="`, "ConsulNamespace": `"x"`, "VaultNamespace": `"x"`, "Dispatched": `true`,
+	}
+	inGroup := map[string]string{
+		"Networks": `[{}]`, "Services": `[{}]`, "Volumes": `{"v": {"Type": "host"}}`, "Affinities": `[{}]`, "Spreads": `[{}]`,
+		"Update": `{"Canary": 1}`, "Migrate": `{"MaxParallel": 2}`, "Scaling": `{"Max": 3}`, "Consul": `{"Namespace": "x"}`,
+		"ShutdownDelay": `1`, "MaxRunDuration": `1`, "MaxClientDisconnect": `1`, "StopAfterClientDisconnect": `1`,
+		"PreventRescheduleOnLost": `true`,
+	}
+	inTask := map[string]string{
+		"User": `"nobody"`, "Lifecycle": `{"Hook": "prestart"}`, "Affinities": `[{}]`, "Services": `[{}]`, "Artifacts": `[{}]`,
+		"Vault": `{"Role": "x"}`, "Consul": `{"Cluster": "x"}`, "Templates": `[{}]`, "DispatchPayload": `{"File": "x"}`,
+		"VolumeMounts": `[{}]`, "CSIPluginConfig": `{"ID": "x"}`, "ShutdownDelay": `1`, "Kind": `"x"`, "ScalingPolicies": `[{}]`,
+		"Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`, "Actions": `[{}]`, "Schedule": `{"Cron": "x"}`,
+	}
+	inResources := map[string]string{
+		"Cores": `1`, "MemoryMaxMB": `1`, "Networks": `[{}]`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
+		"SecretsMB": `1`, "IOPS": `1`,
+	}
+	for _, c := range []struct {
+		fields       map[string]string
+		format, path string
+	}{
+		{inJob, `{%s}`, "%s"},
+		{inGroup, `{"TaskGroups": [{%s}]}`, "TaskGroups[0].%s"},
+		{inTask, `{"TaskGroups": [{"Tasks": [{%s}]}]}`, "TaskGroups[0].Tasks[0].%s"},
+		{inResources, `{"TaskGroups": [{"Tasks": [{"Resources": {%s}}]}]}`, "TaskGroups[0].Tasks[0].Resources.%s"},
+	} {
+		for name, value := range c.fields {
+			src := fmt.Sprintf(c.format, fmt.Sprintf("%q: %s", name, value))
+			_, problems := fleet.DecodeJob([]byte(src))
+			want := fleet.Problem{Path: fmt.Sprintf(c.path, name), Message: name + " is not supported yet"}
+			if len(problems) != 1 || problems[0] != want {
+				t.Errorf("%s: %v, want %v", src, problems, want)
+			}
+			for _, empty := range []string{`null`, `""`, `0`, `false`, `[]`} {
+				src := fmt.Sprintf(c.format, fmt.Sprintf("%q: %s", name, empty))
+				if _, problems := fleet.DecodeJob([]byte(src)); len(problems) != 0 && !strings.Contains("MultiregionPeriodicParameterizedJob", name) {
+					t.Errorf("%s: %v", src, problems)
+				}
+			}
+		}
+	}
+}
+
+func TestDecodeProblems(t *testing.T) {
+	for src, want := range map[string]string{
+		``:                          "not a job in JSON",
+		`null`:                      "null",
+		`[]`:                        "not a job in JSON",
+		`{} x`:                      "something follows",
+		"{\n \"ID\" }":              "line 2, column 7",
+		`{"ID": 1}`:                 "ID: must be text, not 1",
+		`{"Idd": "x"}`:              "Idd: Idd is not known",
+		`{"TaskGroups": {}}`:        "TaskGroups: must be a list",
+		`{"Datacenters": [1]}`:      "Datacenters[0]: must be text",
+		`{"Meta": {"a": 1}}`:        "Meta.a: must be text",
+		`{"Priority": 1.5}`:         "Priority: must be a whole number",
+		`{"Priority": 99999999999}`: "Priority: 99999999999 is out of range",
+		`{"AllAtOnce": "yes"}`:      `AllAtOnce: must be true or false, not "yes"`,
+		`{"TaskGroups": [{"Disconnect": {"LostAfter": "soon"}}]}`: `LostAfter: "soon" is not a duration`,
+		`{"TaskGroups": [{"Disconnect": 5}]}`:                     "Disconnect: must be an object, not 5",
+		`{"Meta": ` + strings.Repeat(`{"a":`, 200):                "nested more than",
+		`{"ID": "` + strings.Repeat("x", fleet.MaxJobSize) + `"}`: "at most",
+	} {
+		job, problems := fleet.DecodeJob([]byte(src))
+		if job == nil || len(problems) != 1 || !strings.Contains(problems[0].String(), want) {
+			t.Errorf("%.60s: %v, want %q", src, problems, want)
+		}
+	}
+}
+
+func TestReschedulesThatFit(t *testing.T) {
+	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
+	for _, c := range []struct {
+		p    fleet.ReschedulePolicy
+		want string // "" fits
+	}{
+		{fleet.ReschedulePolicy{Attempts: 10, Interval: minutes(60), Delay: minutes(20), DelayFunction: "constant"}, "it takes 3h20m0s"},
+		{fleet.ReschedulePolicy{Attempts: 3, Interval: minutes(60), Delay: minutes(20), DelayFunction: "constant"}, ""},
+		{fleet.ReschedulePolicy{Attempts: 10, Interval: minutes(30), Delay: minutes(5), MaxDelay: minutes(40), DelayFunction: "exponential"},
+			"only 3 of 10 attempts fit into 30m0s: it takes 4h40m0s"},
+		{fleet.ReschedulePolicy{Attempts: 10, Interval: minutes(60), Delay: minutes(20), MaxDelay: minutes(80), DelayFunction: "fibonacci"},
+			"only 4 of 10 attempts fit into 1h0m0s: it takes 8h0m0s"},
+		{fleet.ReschedulePolicy{Attempts: 1 << 30, Interval: minutes(60), Delay: minutes(20), MaxDelay: minutes(80), DelayFunction: "fibonacci"}, "only 4 of"},
+		{fleet.ReschedulePolicy{Unlimited: true, Delay: minutes(1), MaxDelay: minutes(2), DelayFunction: "fibonacci"}, ""},
+		{fleet.ReschedulePolicy{Unlimited: true, Delay: minutes(3), MaxDelay: minutes(2), DelayFunction: "fibonacci"}, "less than the delay"},
+	} {
+		j := job()
+		j.TaskGroups[0].ReschedulePolicy = &c.p
+		problems := j.Validate()
+		if c.want == "" && len(problems) > 0 || c.want != "" && (len(problems) != 1 || !strings.Contains(problems[0].Message, c.want)) {
+			t.Errorf("%+v: %v, want %q", c.p, problems.Lines(), c.want)
+		}
+	}
+}
+
+func FuzzDecodeJob(f *testing.F) {
+	f.Add(mustJSON(f, job()))
+	f.Add([]byte(`{"ID": "j", "TaskGroups": [{"Tasks": [{"Config": {"a": [1, 2.5, 1e999]}}], "Update": {"MaxParallel": 1}}]}`))
+	f.Add([]byte(`{"Reschedule": {"Attempts": 5, "DelayFunction": "fibonacci"}, "TaskGroups": [{"RestartPolicy": {"Interval": "5s"}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		job, problems := fleet.DecodeJob(data)
+		if len(problems)+len(job.Validate()) > 0 {
+			return
+		}
+		again, problems := fleet.DecodeJob(mustJSON(t, job))
+		if len(problems) > 0 {
+			t.Fatalf("a valid job is refused when it is handed in again: %v", problems.Lines())
+		}
+		if d := fleet.DiffJobs(job, again); d.Type != fleet.DiffNone {
+			t.Fatalf("handing it in again changes it: %+v", d)
+		}
+	})
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func mustJSON(tb testing.TB, v any) []byte {
+	tb.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}

@@ -1,0 +1,338 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// DiffType says what happened to a part of a job.
+type DiffType string
+
+const (
+	DiffNone    DiffType = "None"
+	DiffAdded   DiffType = "Added"
+	DiffDeleted DiffType = "Deleted"
+	DiffEdited  DiffType = "Edited"
+)
+
+// Annotations of a TaskDiff.
+const (
+	ForcesInPlace = "forces in-place update"
+	ForcesRestart = "forces create/destroy update"
+	ForcesCreate  = "forces create"
+	ForcesDestroy = "forces destroy"
+)
+
+// JobDiff is what a newer version of a job changes, in Nomad's shape. Parts that are
+// the same are left out, but for groups, of which each is listed.
+type JobDiff struct {
+	Type       DiffType
+	ID         JobID
+	Fields     []FieldDiff
+	Objects    []ObjectDiff
+	TaskGroups []TaskGroupDiff
+}
+
+// TaskGroupDiff is what changes in one group. Updates is the scheduler's to fill in:
+// how many allocations are placed, stopped, and so on.
+type TaskGroupDiff struct {
+	Type    DiffType
+	Name    string
+	Change  GroupChange // what it means for the group's allocations
+	Fields  []FieldDiff
+	Objects []ObjectDiff
+	Tasks   []TaskDiff
+	Updates map[string]uint64 `json:",omitempty"`
+}
+
+// TaskDiff is what changes in one task, and what follows of it.
+type TaskDiff struct {
+	Type        DiffType
+	Name        string
+	Fields      []FieldDiff
+	Objects     []ObjectDiff
+	Annotations []string `json:",omitempty"`
+}
+
+// ObjectDiff is what changes in a block, a list, or a map that is not one of text.
+type ObjectDiff struct {
+	Type   DiffType
+	Name   string
+	Fields []FieldDiff
+}
+
+// FieldDiff is one value that changed. Name of an element is KEY[ELEMENT].
+type FieldDiff struct {
+	Type     DiffType
+	Name     string
+	Old, New string
+}
+
+// DiffJobs compares two versions of a job; old may be nil (it is new), updated may be
+// nil (it is purged). What the hub writes into a job does not count.
+func DiffJobs(old, updated *Job) JobDiff {
+	was, is := jobTree(old), jobTree(updated)
+	d := JobDiff{Type: diffType(old != nil, updated != nil)}
+	if updated != nil {
+		d.ID = updated.ID
+	} else if old != nil {
+		d.ID = old.ID
+	}
+	d.Fields, d.Objects = diffTrees(was, is)
+	for _, name := range groupNames(old, updated) {
+		d.TaskGroups = append(d.TaskGroups, diffGroup(old, updated, name))
+	}
+	if d.Type == DiffEdited && len(d.Fields)+len(d.Objects) == 0 &&
+		!slices.ContainsFunc(d.TaskGroups, func(g TaskGroupDiff) bool { return g.Type != DiffNone }) {
+		d.Type = DiffNone
+	}
+	return d
+}
+
+func diffGroup(old, updated *Job, name string) TaskGroupDiff {
+	var was, is *TaskGroup
+	if old != nil {
+		was = old.Group(name)
+	}
+	if updated != nil {
+		is = updated.Group(name)
+	}
+	d := TaskGroupDiff{Type: diffType(was != nil, is != nil), Name: name, Change: GroupUpdate(old, updated, name)}
+	d.Fields, d.Objects = diffTrees(groupTree(was), groupTree(is))
+	for _, task := range taskNames(was, is) {
+		if t := diffTask(was, is, task); t.Type != DiffNone {
+			d.Tasks = append(d.Tasks, t)
+		}
+	}
+	if d.Type == DiffEdited && len(d.Fields)+len(d.Objects)+len(d.Tasks) == 0 {
+		d.Type = DiffNone
+	}
+	return d
+}
+
+func diffTask(old, updated *TaskGroup, name string) TaskDiff {
+	var was, is *Task
+	if old != nil {
+		was = old.Task(name)
+	}
+	if updated != nil {
+		is = updated.Task(name)
+	}
+	d := TaskDiff{Type: diffType(was != nil, is != nil), Name: name}
+	d.Fields, d.Objects = diffTrees(taskTree(was), taskTree(is))
+	switch d.Type {
+	case DiffAdded:
+		d.Annotations = []string{ForcesCreate}
+	case DiffDeleted:
+		d.Annotations = []string{ForcesDestroy}
+	case DiffEdited:
+		switch {
+		case len(d.Fields)+len(d.Objects) == 0:
+			d.Type = DiffNone
+		case canonical(taskProcess(*was)) != canonical(taskProcess(*is)):
+			d.Annotations = []string{ForcesRestart}
+		default:
+			d.Annotations = []string{ForcesInPlace}
+		}
+	}
+	return d
+}
+
+func diffType(was, is bool) DiffType {
+	switch {
+	case was && is:
+		return DiffEdited
+	case is:
+		return DiffAdded
+	case was:
+		return DiffDeleted
+	}
+	return DiffNone
+}
+
+// diffTrees compares two objects: plain values and maps of text become fields,
+// anything else an object.
+func diffTrees(old, updated map[string]any) (fields []FieldDiff, objects []ObjectDiff) {
+	for _, key := range unionKeys(old, updated) {
+		was, is := old[key], updated[key]
+		switch {
+		case isPlain(was) && isPlain(is):
+			fields = append(fields, diffFields(map[string]string{key: scalar(was)}, map[string]string{key: scalar(is)})...)
+		case key == "Meta" || key == "Env":
+			fields = append(fields, diffFields(flatten(key, was), flatten(key, is))...)
+		case key == "Constraints":
+			objects = append(objects, diffLists("Constraint", was, is)...)
+		default:
+			if f := diffFields(flatten("", was), flatten("", is)); len(f) > 0 {
+				objects = append(objects, ObjectDiff{Type: diffType(!isEmpty(was, nil), !isEmpty(is, nil)), Name: key, Fields: f})
+			}
+		}
+	}
+	return fields, objects
+}
+
+// diffLists compares lists of objects as sets: one that changed is deleted and added.
+func diffLists(name string, old, updated any) []ObjectDiff {
+	was, _ := old.([]any)
+	is, _ := updated.([]any)
+	var diffs []ObjectDiff
+	for _, e := range was {
+		if !containsTree(is, e) {
+			diffs = append(diffs, ObjectDiff{Type: DiffDeleted, Name: name, Fields: diffFields(flatten("", e), nil)})
+		}
+	}
+	for _, e := range is {
+		if !containsTree(was, e) {
+			diffs = append(diffs, ObjectDiff{Type: DiffAdded, Name: name, Fields: diffFields(nil, flatten("", e))})
+		}
+	}
+	return diffs
+}
+
+func containsTree(list []any, e any) bool {
+	return slices.ContainsFunc(list, func(x any) bool { return canonical(x) == canonical(e) })
+}
+
+func diffFields(old, updated map[string]string) []FieldDiff {
+	var diffs []FieldDiff
+	for _, name := range unionKeys(old, updated) {
+		was, hasOld := old[name]
+		is, hasNew := updated[name]
+		if was == is && (hasOld == hasNew || was == "") {
+			continue
+		}
+		d := FieldDiff{Type: diffType(hasOld && was != "", hasNew && is != ""), Name: name, Old: was, New: is}
+		diffs = append(diffs, d)
+	}
+	return diffs
+}
+
+// flatten writes the values below v by their path: a.b, a[0], and KEY[ELEMENT] below
+// a prefix.
+func flatten(prefix string, v any) map[string]string {
+	out := map[string]string{}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		switch v := v.(type) {
+		case nil:
+		case map[string]any:
+			for k, x := range v {
+				if prefix != "" {
+					walk(path+"["+k+"]", x)
+				} else {
+					walk(joinPath(path, k), x)
+				}
+			}
+		case []any:
+			for i, x := range v {
+				walk(fmt.Sprintf("%s[%d]", path, i), x)
+			}
+		default:
+			out[path] = scalar(v)
+		}
+	}
+	walk(prefix, v)
+	return out
+}
+
+func isPlain(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return true
+}
+
+func scalar(v any) string {
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+func unionKeys[V any](a, b map[string]V) []string {
+	keys := slices.Collect(maps.Keys(a))
+	for k := range b {
+		if _, both := a[k]; !both {
+			keys = append(keys, k)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// jobTree is what of a job its user wrote, without the groups.
+func jobTree(j *Job) map[string]any {
+	if j == nil {
+		return nil
+	}
+	c := *j
+	c.TaskGroups = nil
+	tree := treeOf(c)
+	for _, key := range []string{"Status", "StatusDescription", "Stable", "Version", "SubmitTime", "CreateIndex",
+		"ModifyIndex", "JobModifyIndex", "SpecHash", "TaskGroups", "ID"} {
+		delete(tree, key)
+	}
+	return tree
+}
+
+func groupTree(g *TaskGroup) map[string]any {
+	if g == nil {
+		return nil
+	}
+	c := *g
+	c.Tasks, c.Name = nil, ""
+	return treeOf(c)
+}
+
+func taskTree(t *Task) map[string]any {
+	if t == nil {
+		return nil
+	}
+	c := *t
+	c.Name = ""
+	return treeOf(c)
+}
+
+func treeOf(v any) map[string]any {
+	var tree map[string]any
+	dec := json.NewDecoder(strings.NewReader(canonical(v)))
+	dec.UseNumber()
+	if err := dec.Decode(&tree); err != nil {
+		return nil // a Config that is not JSON has no tree; GroupUpdate still sees that it differs
+	}
+	return tree
+}
+
+func groupNames(jobs ...*Job) []string {
+	var names []string
+	for _, j := range jobs {
+		if j == nil {
+			continue
+		}
+		for _, g := range j.TaskGroups {
+			if !slices.Contains(names, g.Name) {
+				names = append(names, g.Name)
+			}
+		}
+	}
+	return names
+}
+
+func taskNames(groups ...*TaskGroup) []string {
+	var names []string
+	for _, g := range groups {
+		if g == nil {
+			continue
+		}
+		for _, t := range g.Tasks {
+			if !slices.Contains(names, t.Name) {
+				names = append(names, t.Name)
+			}
+		}
+	}
+	return names
+}

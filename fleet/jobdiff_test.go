@@ -1,0 +1,80 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"skerry/fleet"
+)
+
+func TestDiffJobs(t *testing.T) {
+	updated := job()
+	updated.Version, updated.ModifyIndex = 7, 99
+	updated.Priority = 80
+	updated.Datacenters = []string{"dc1", "dc2"}
+	updated.Meta = map[string]string{"owner": "ops"}
+	updated.Constraints = []fleet.Constraint{{LTarget: "${attr.x}", Operand: "=", RTarget: "1"}}
+	updated.TaskGroups[0].Count = 3
+	updated.TaskGroups[0].Tasks[0].Config["args"] = []any{"a"}
+	updated.TaskGroups[1].Tasks[0].KillSignal = "SIGINT"
+	updated.TaskGroups = append(updated.TaskGroups, fleet.TaskGroup{Name: "c", Tasks: []fleet.Task{{Name: "n", Driver: "sim"}}})
+
+	d := fleet.DiffJobs(job(), updated)
+	if d.Type != fleet.DiffEdited || d.ID != "j" {
+		t.Errorf("job %s %s", d.Type, d.ID)
+	}
+	wantEqual(t, "fields", d.Fields, []fleet.FieldDiff{
+		{Type: fleet.DiffAdded, Name: "Meta[owner]", New: "ops"},
+		{Type: fleet.DiffEdited, Name: "Priority", Old: "50", New: "80"},
+	})
+	wantEqual(t, "objects", d.Objects, []fleet.ObjectDiff{
+		{Type: fleet.DiffAdded, Name: "Constraint", Fields: []fleet.FieldDiff{
+			{Type: fleet.DiffAdded, Name: "LTarget", New: "${attr.x}"}, {Type: fleet.DiffAdded, Name: "Operand", New: "="},
+			{Type: fleet.DiffAdded, Name: "RTarget", New: "1"}}},
+		{Type: fleet.DiffEdited, Name: "Datacenters", Fields: []fleet.FieldDiff{
+			{Type: fleet.DiffEdited, Name: "[0]", Old: "*", New: "dc1"}, {Type: fleet.DiffAdded, Name: "[1]", New: "dc2"}}},
+	})
+	if len(d.TaskGroups) != 3 {
+		t.Fatalf("%d groups", len(d.TaskGroups))
+	}
+	a, b, c := d.TaskGroups[0], d.TaskGroups[1], d.TaskGroups[2]
+	wantEqual(t, "count", a.Fields, []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "Count", Old: "2", New: "3"}})
+	wantEqual(t, "task of a", a.Tasks, []fleet.TaskDiff{{
+		Type: fleet.DiffEdited, Name: "t", Annotations: []string{fleet.ForcesRestart},
+		Objects: []fleet.ObjectDiff{{Type: fleet.DiffEdited, Name: "Config", Fields: []fleet.FieldDiff{{Type: fleet.DiffAdded, Name: "args[0]", New: "a"}}}},
+	}})
+	wantEqual(t, "task of b", b.Tasks, []fleet.TaskDiff{{
+		Type: fleet.DiffEdited, Name: "t", Annotations: []string{fleet.ForcesInPlace},
+		Fields: []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "KillSignal", Old: "SIGTERM", New: "SIGINT"}},
+	}})
+	if a.Change != fleet.GroupDestructive || b.Change != fleet.GroupInPlace || c.Type != fleet.DiffAdded || c.Tasks[0].Annotations[0] != fleet.ForcesCreate {
+		t.Errorf("groups %+v", d.TaskGroups)
+	}
+}
+
+func TestDiffJobsEnds(t *testing.T) {
+	same := job()
+	same.Version, same.Stable = 4, true
+	if d := fleet.DiffJobs(job(), same); d.Type != fleet.DiffNone || len(d.Fields)+len(d.Objects) != 0 || len(d.TaskGroups) != 2 {
+		t.Errorf("the same job: %+v", d)
+	}
+	if d := fleet.DiffJobs(nil, job()); d.Type != fleet.DiffAdded || d.TaskGroups[0].Type != fleet.DiffAdded || d.TaskGroups[0].Tasks[0].Type != fleet.DiffAdded {
+		t.Errorf("a new job: %+v", d)
+	}
+	if d := fleet.DiffJobs(job(), nil); d.Type != fleet.DiffDeleted || d.TaskGroups[1].Change != fleet.GroupRemoved {
+		t.Errorf("a purged job: %+v", d)
+	}
+	if d := fleet.DiffJobs(nil, nil); d.Type != fleet.DiffNone {
+		t.Errorf("nothing: %+v", d)
+	}
+}
+
+func wantEqual[T any](tb testing.TB, what string, got, want T) {
+	tb.Helper()
+	if !reflect.DeepEqual(got, want) {
+		g, _ := json.MarshalIndent(got, "", " ")
+		w, _ := json.MarshalIndent(want, "", " ")
+		tb.Errorf("%s: got %s\nwant %s", what, g, w)
+	}
+}

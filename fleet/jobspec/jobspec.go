@@ -1,0 +1,189 @@
+// Package jobspec turns job files into fleet.Job: HCL in Nomad's shape, HCL's own
+// JSON syntax, and the JSON of the HTTP API. The command line and the hub's parse
+// endpoint call it.
+//
+// HCL is read into the tree that the JSON of the API would be, with the position of
+// every value kept aside; package fleet then fills in the defaults and checks the job
+// by the same rules for all kinds of files, and what it finds is shown at its line
+// and column. Variables, locals, functions and dynamic blocks are evaluated here;
+// what only a node knows (${attr.…}, ${node.…}, ${meta.…}, ${env.…}, ${NOMAD_…}) is
+// left as it is.
+//
+// The package starts no goroutine and persists nothing. It reads files only through
+// Options.ReadFile, and the size and the nesting of what it parses are bounded.
+package jobspec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// Options are what a job file is evaluated with.
+type Options struct {
+	// Vars are values of variables as NAME=VALUE, as of -var. The last one wins.
+	Vars []string
+	// VarFiles are files of NAME = value, as of -var-file; Vars win over them.
+	VarFiles []File
+	// Environ is searched for NOMAD_VAR_NAME and SKERRY_VAR_NAME, which both of the
+	// others win over.
+	Environ []string
+	// ReadFile serves the function file; nil: it is refused.
+	ReadFile func(name string) ([]byte, error)
+	// Drivers are the known task drivers; nil: any name will do.
+	Drivers []string
+}
+
+// File is a file's name and content.
+type File struct {
+	Name string
+	Src  []byte
+}
+
+// Diagnostic is one thing that is wrong with a job file. Line and Column count from
+// 1; 0 where there is no position, as in the API's JSON.
+type Diagnostic struct {
+	File         string
+	Line, Column int
+	Message      string
+	Hint         string
+}
+
+func (d Diagnostic) String() string {
+	s := d.Message
+	if d.Hint != "" {
+		s += " (" + d.Hint + ")"
+	}
+	if d.Line == 0 {
+		return d.File + ": " + s
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", d.File, d.Line, d.Column, s)
+}
+
+// Diagnostics are all that is wrong, by position. They are the error of Parse, and
+// unwrap to a fleet.Error of CodeInvalid.
+type Diagnostics []Diagnostic
+
+func (ds Diagnostics) Error() string {
+	lines := make([]string, len(ds))
+	for i, d := range ds {
+		lines[i] = d.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (ds Diagnostics) Unwrap() error {
+	return &fleet.Error{Code: fleet.CodeInvalid, Message: ds.Error()}
+}
+
+// Parse reads a job file and returns the job with its defaults filled in, validated.
+// filename is for messages, and a name ending in .json says JSON; so does content
+// that begins with a brace. The error is Diagnostics: everything that is wrong, not
+// the first thing alone.
+func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
+	p := &parser{filename: filename, opts: opts}
+	tree := p.tree(src)
+	if len(p.diags) > 0 && tree == nil {
+		return nil, p.failure()
+	}
+	job, problems := fleet.JobFromTree(tree)
+	problems = append(problems, job.Validate()...)
+	for _, problem := range append(problems, unknownDrivers(job, opts.Drivers)...) {
+		p.problem(problem)
+	}
+	if len(p.diags) > 0 {
+		return nil, p.failure()
+	}
+	return job, nil
+}
+
+// tree reads the file into the API's shape; nil where that failed.
+func (p *parser) tree(src []byte) map[string]any {
+	if len(src) > fleet.MaxJobSize {
+		p.add(Diagnostic{File: p.filename,
+			Message: fmt.Sprintf("a job file of %d bytes: at most %d", len(src), fleet.MaxJobSize)})
+		return nil
+	}
+	if strings.HasSuffix(p.filename, ".json") || bytes.HasPrefix(bytes.TrimSpace(src), []byte("{")) {
+		return p.jsonTree(src)
+	}
+	return p.nativeTree(src)
+}
+
+// jsonTree tells the API's JSON from HCL's JSON syntax: in the latter, the object
+// below "job" has the job's name as its only key.
+func (p *parser) jsonTree(src []byte) map[string]any {
+	if fleet.JSONDepth(src) > fleet.MaxJobDepth {
+		p.add(Diagnostic{File: p.filename, Message: fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)})
+		return nil
+	}
+	var outer map[string]json.RawMessage
+	if err := json.Unmarshal(src, &outer); err != nil {
+		p.jsonError(src, err)
+		return nil
+	}
+	body := json.RawMessage(src)
+	for _, key := range []string{"Job", "job"} {
+		if inner, ok := outer[key]; ok {
+			body = inner
+			break
+		}
+	}
+	var job map[string]json.RawMessage
+	if json.Unmarshal(body, &job) == nil && !isAPIShape(job) {
+		return p.jsonSyntaxTree(src)
+	}
+	var tree map[string]any
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	if err := dec.Decode(&tree); err != nil || tree == nil {
+		p.add(Diagnostic{File: p.filename, Message: "not a job in JSON: an object is needed below \"Job\""})
+		return nil
+	}
+	return tree
+}
+
+func isAPIShape(job map[string]json.RawMessage) bool {
+	for key := range job {
+		if slices.ContainsFunc([]string{"ID", "Name", "TaskGroups", "Type", "Datacenters"},
+			func(known string) bool { return strings.EqualFold(known, key) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *parser) jsonError(src []byte, err error) {
+	d := Diagnostic{File: p.filename, Message: "not JSON: " + err.Error()}
+	if syntax, ok := err.(*json.SyntaxError); ok && syntax.Offset > 0 && syntax.Offset <= int64(len(src)) {
+		before := src[:syntax.Offset-1]
+		d.Line = bytes.Count(before, []byte("\n")) + 1
+		d.Column = len(before) - bytes.LastIndexByte(before, '\n')
+	}
+	p.add(d)
+}
+
+// unknownDrivers finds tasks whose driver nobody has.
+func unknownDrivers(job *fleet.Job, known []string) fleet.Problems {
+	var ps fleet.Problems
+	if len(known) == 0 {
+		return nil
+	}
+	for i, g := range job.TaskGroups {
+		for k, t := range g.Tasks {
+			if t.Driver == "" || slices.Contains(known, t.Driver) {
+				continue
+			}
+			ps = append(ps, fleet.Problem{
+				Path:    fmt.Sprintf("TaskGroups[%d].Tasks[%d].Driver", i, k),
+				Message: fmt.Sprintf("unknown driver %q", t.Driver),
+				Hint:    suggest(t.Driver, known, "there are "+strings.Join(known, ", ")),
+			})
+		}
+	}
+	return ps
+}

@@ -1,0 +1,348 @@
+package jobspec_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/fleet/jobspec"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write testdata/*.want anew")
+
+// TestErrors holds every testdata/*.hcl and *.json against the messages beside it.
+func TestErrors(t *testing.T) {
+	for _, path := range mustTestdata(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			name := filepath.Base(path)
+			_, err := jobspec.Parse(name, mustRead(t, path), jobspec.Options{Drivers: []string{"raw_exec", "sim"}})
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			want := path + ".want"
+			if *rewrite {
+				if err := os.WriteFile(want, []byte(err.Error()+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := err.Error() + "\n"; got != string(mustRead(t, want)) {
+				t.Errorf("got\n%swant\n%s", got, mustRead(t, want))
+			}
+		})
+	}
+}
+
+const shop = `
+variable "image" {
+  type    = string
+  default = "web"
+}
+variable "sites" {
+  type    = list(object({ name = string, count = optional(number, 2) }))
+  default = [{ name = "north" }, { name = "south", count = 0 }]
+}
+variable "port" {
+  type = number
+  validation {
+    condition     = var.port > 1023
+    error_message = "ports below 1024 are taken"
+  }
+}
+locals {
+  greeting = "${upper(local.word)} from ${attr.unique.hostname}"
+  word     = "hello"
+}
+job "shop" {
+  type        = "service"
+  datacenters = [for n in ["a", "b"] : "dc-${n}"]
+  node_pool   = "ships"
+  priority    = 70
+  meta {
+    owner = "ops"
+  }
+  constraint {
+    attribute = "${attr.kernel.name}"
+    value     = "linux"
+  }
+  constraint {
+    distinct_hosts = true
+  }
+  reschedule {
+    delay = "10s"
+  }
+  dynamic "group" {
+    for_each = var.sites
+    labels   = [group.value.name]
+    content {
+      count = group.value.count
+      disconnect {
+        lost_after = "6h"
+        replace    = false
+        reconcile  = "keep_original"
+      }
+      restart {
+        attempts = 5
+      }
+      task "serve" {
+        driver       = "raw_exec"
+        kill_timeout = "20s"
+        config {
+          command = "/bin/${var.image}"
+          args    = ["--listen", ":${var.port}", "--id=${NOMAD_ALLOC_ID}", "${env["HOME"]}", "$${literal}"]
+          volume {
+            name = "a"
+          }
+          volume {
+            name = "b"
+          }
+        }
+        env {
+          GREETING = local.greeting
+          NODE     = node.unique.name
+          N        = group.key
+          TEXT     = <<-EOT
+            one {{ two }}
+              three
+          EOT
+        }
+        resources {
+          cpu    = 20
+          memory = 32
+        }
+        restart {
+          mode = "delay"
+        }
+        logs {
+          max_files = 2
+        }
+      }
+    }
+  }
+}
+`
+
+func TestParse(t *testing.T) {
+	job := mustParse(t, shop, jobspec.Options{Vars: []string{"port=8080"}})
+	if got, want := job.Datacenters, []string{"dc-a", "dc-b"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("datacenters %q, want %q", got, want)
+	}
+	if job.NodePool != "ships" || job.Priority != 70 || job.Type != fleet.JobTypeService || job.Meta["owner"] != "ops" {
+		t.Errorf("job %+v", job)
+	}
+	if want := []fleet.Constraint{
+		{LTarget: "${attr.kernel.name}", Operand: "=", RTarget: "linux"}, {Operand: "distinct_hosts", RTarget: "true"},
+	}; !reflect.DeepEqual(job.Constraints, want) {
+		t.Errorf("constraints %v, want %v", job.Constraints, want)
+	}
+	if len(job.TaskGroups) != 2 || job.TaskGroups[0].Name != "north" || job.TaskGroups[0].Count != 2 || job.TaskGroups[1].Count != 0 {
+		t.Fatalf("groups %+v", job.TaskGroups)
+	}
+	g := job.TaskGroups[1]
+	if g.Disconnect == nil || *g.Disconnect.LostAfter != 6*time.Hour || *g.Disconnect.Replace || g.Disconnect.Reconcile != fleet.ReconcileKeepOriginal {
+		t.Errorf("disconnect %+v", g.Disconnect)
+	}
+	if want := (fleet.ReschedulePolicy{Delay: 10 * time.Second, DelayFunction: "exponential", MaxDelay: time.Hour, Unlimited: true}); *g.ReschedulePolicy != want {
+		t.Errorf("reschedule %+v, want %+v", *g.ReschedulePolicy, want)
+	}
+	task := g.Tasks[0]
+	if want := (fleet.RestartPolicy{Attempts: 5, Interval: 30 * time.Minute, Delay: 15 * time.Second, Mode: "delay"}); *task.RestartPolicy != want {
+		t.Errorf("restart %+v, want %+v", *task.RestartPolicy, want)
+	}
+	if want := map[string]any{
+		"command": "/bin/web",
+		"args":    []any{"--listen", ":8080", "--id=${NOMAD_ALLOC_ID}", `${env["HOME"]}`, "${literal}"},
+		"volume":  []any{map[string]any{"name": "a"}, map[string]any{"name": "b"}},
+	}; !reflect.DeepEqual(task.Config, want) {
+		t.Errorf("config %#v, want %#v", task.Config, want)
+	}
+	if want := map[string]string{
+		"GREETING": "HELLO from ${attr.unique.hostname}", "NODE": "${node.unique.name}", "N": "1",
+		"TEXT": "one {{ two }}\n  three\n",
+	}; !reflect.DeepEqual(task.Env, want) {
+		t.Errorf("env %q, want %q", task.Env, want)
+	}
+	if task.KillTimeout != 20*time.Second || task.LogConfig != (fleet.LogConfig{MaxFiles: 2, MaxFileSizeMB: 10}) ||
+		task.Resources != (fleet.Resources{CPU: 20, MemoryMB: 32}) {
+		t.Errorf("task %+v", task)
+	}
+}
+
+func TestVariables(t *testing.T) {
+	const src = `
+variable "a" { default = "default" }
+variable "n" {
+  type    = number
+  default = 1
+}
+variable "list" {
+  type    = list(string)
+  default = []
+}
+job "v" {
+  meta {
+    a = var.a
+    n = var.n
+    l = join("+", var.list)
+  }
+  group "g" {
+    task "t" { driver = "raw_exec" }
+  }
+}`
+	file := jobspec.File{Name: "x.vars", Src: []byte("a = \"file\"\nlist = [\"p\", \"q\"]\n")}
+	jsonFile := jobspec.File{Name: "x.json", Src: []byte(`{"n": 4}`)}
+	environ := []string{"NOMAD_VAR_a=env", "SKERRY_VAR_n=7", "NOMAD_VAR_other=1", "HOME=/"}
+	for _, c := range []struct {
+		name    string
+		opts    jobspec.Options
+		a, n, l string
+	}{
+		{"defaults", jobspec.Options{}, "default", "1", ""},
+		{"environment", jobspec.Options{Environ: environ}, "env", "7", ""},
+		{"files over environment", jobspec.Options{Environ: environ, VarFiles: []jobspec.File{file, jsonFile}}, "file", "4", "p+q"},
+		{"flags over all", jobspec.Options{Environ: environ, VarFiles: []jobspec.File{file}, Vars: []string{"a=one", "a=two=2", `list=["z"]`}}, "two=2", "7", "z"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			meta := mustParse(t, src, c.opts).Meta
+			if meta["a"] != c.a || meta["n"] != c.n || meta["l"] != c.l {
+				t.Errorf("got %q, want %q %q %q", meta, c.a, c.n, c.l)
+			}
+		})
+	}
+	for _, c := range []struct {
+		opts jobspec.Options
+		want string
+	}{
+		{jobspec.Options{Vars: []string{"b=1"}}, `variable "b" is not declared`},
+		{jobspec.Options{Vars: []string{"n=abc"}}, `variable "n": a number is required`},
+		{jobspec.Options{Vars: []string{"list=[1,"}}, `-var list:1:`},
+		{jobspec.Options{Vars: []string{"a"}}, `"a" is not NAME=VALUE`},
+		{jobspec.Options{VarFiles: []jobspec.File{{Name: "f.vars", Src: []byte("\n  lst = []")}}}, `f.vars:2:3: variable "lst" is not declared in job.hcl (did you mean list?)`},
+	} {
+		_, err := jobspec.Parse("job.hcl", []byte(src), c.opts)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.opts, err, c.want)
+		}
+	}
+}
+
+func TestFile(t *testing.T) {
+	const src = `job "f" {
+	meta { motd = file("motd") }
+	task "t" { driver = "raw_exec" }
+}`
+	job := mustParse(t, src, jobspec.Options{ReadFile: func(name string) ([]byte, error) { return []byte("<" + name + ">"), nil }})
+	if job.Meta["motd"] != "<motd>" {
+		t.Errorf("meta %q", job.Meta)
+	}
+	if g := job.Group("t"); g == nil || g.Count != 1 || g.Task("t") == nil {
+		t.Errorf("a task alone gets no group: %+v", job.TaskGroups)
+	}
+	_, err := jobspec.Parse("f.hcl", []byte(src), jobspec.Options{})
+	if err == nil || !strings.Contains(err.Error(), "f.hcl:2:") || !strings.Contains(err.Error(), "files cannot be read here") {
+		t.Errorf("without files: %v", err)
+	}
+}
+
+// TestJSON reads the API's JSON in each of its wrappings.
+func TestJSON(t *testing.T) {
+	const bare = `{"ID": "j", "TaskGroups": [{"Name": "g", "Count": null, "Tasks": [{"Name": "t", "Driver": "raw_exec", "KillTimeout": "9s"}]}]}`
+	for _, src := range []string{bare, `{"Job": ` + bare + `}`, ` {"job": ` + bare + `}`} {
+		job := mustParse(t, src, jobspec.Options{})
+		if job.ID != "j" || job.TaskGroups[0].Count != 1 || job.TaskGroups[0].Tasks[0].KillTimeout != 9*time.Second {
+			t.Errorf("%s: %+v", src, job)
+		}
+	}
+}
+
+// TestBounds gives what would exhaust a recursive parser.
+func TestBounds(t *testing.T) {
+	const n = 200_000
+	for name, src := range map[string]string{
+		"size":        "# " + strings.Repeat("x", fleet.MaxJobSize),
+		"lists":       "job \"a\" { meta { a = " + strings.Repeat("[", n),
+		"blocks":      strings.Repeat("a {\n", n),
+		"parentheses": "job \"a\" { meta { a = " + strings.Repeat("(", n),
+		"templates":   "job \"a\" { meta { a = " + strings.Repeat("\"${", n),
+		"negations":   "job \"a\" { meta { a = " + strings.Repeat("-", n),
+		"conditions":  "job \"a\" { meta { a = " + strings.Repeat("a?", n),
+		"sums":        "job \"a\" { meta { a = 1" + strings.Repeat("+1", n),
+		"indexes":     "job \"a\" { meta { a = a" + strings.Repeat("[0]", n),
+		"exponent":    "job \"a\" { meta { a = \"${1e999999999}\" } }",
+		"json":        `{"Job": ` + strings.Repeat("[", n),
+		"json syntax": `{"job": {"a": ` + strings.Repeat(`{"a":`, n),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := jobspec.Parse("x.hcl", []byte(src), jobspec.Options{})
+			var ds jobspec.Diagnostics
+			if !errors.As(err, &ds) || len(ds) != 1 {
+				t.Fatalf("%d diagnostics: %.200v", len(ds), err)
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(shop))
+	f.Add([]byte(`{"job": {"a": {"group": {"g": [{"task": {"t": {"driver": "raw_exec", "config": {"command": "${attr.x}"}}}}]}}}}`))
+	f.Add([]byte(`{"Job": {"ID": "j", "TaskGroups": [{"Name": "g"}]}}`))
+	for _, path := range mustTestdata(f) {
+		f.Add(mustRead(f, path))
+	}
+	f.Fuzz(func(t *testing.T, src []byte) {
+		job, err := jobspec.Parse("f.hcl", src, jobspec.Options{Vars: []string{"port=8080"}})
+		if err == nil {
+			if problems := job.Validate(); len(problems) > 0 {
+				t.Errorf("accepted an invalid job: %v", problems.Lines())
+			}
+			return
+		}
+		var ds jobspec.Diagnostics
+		if !errors.As(err, &ds) || len(ds) == 0 {
+			t.Errorf("not diagnostics: %v", err)
+		}
+	})
+}
+
+func mustTestdata(tb testing.TB) []string {
+	tb.Helper()
+	hcl, _ := filepath.Glob("testdata/*.hcl")
+	files, _ := filepath.Glob("testdata/*.json")
+	if len(hcl) == 0 || len(files) == 0 {
+		tb.Fatal("no testdata")
+	}
+	return append(hcl, files...)
+}
+
+func mustParse(tb testing.TB, src string, opts jobspec.Options) *fleet.Job {
+	tb.Helper()
+	job, err := jobspec.Parse("job.hcl", []byte(src), opts)
+	if err != nil {
+		tb.Fatalf("parse:\n%v", err)
+	}
+	return job
+}
+
+func ExampleParse() {
+	_, err := jobspec.Parse("shop.hcl", []byte(`job "shop" {
+  group "web" {
+    count = -1
+    network {}
+    task "serve" {
+      drivr = "raw_exec"
+    }
+  }
+}`), jobspec.Options{})
+	fmt.Println(err)
+	// Output:
+	// shop.hcl:3:13: may not be negative: -1
+	// shop.hcl:4:5: network block is not supported yet
+	// shop.hcl:5:5: task "serve" needs a driver
+	// shop.hcl:6:7: unknown attribute "drivr" (did you mean driver?)
+}

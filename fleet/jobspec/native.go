@@ -1,0 +1,259 @@
+package jobspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"skerry/fleet"
+)
+
+// nativeTree reads HCL's native syntax; nil where there is no job to go on with.
+func (p *parser) nativeTree(src []byte) map[string]any {
+	if !p.bounded(p.filename, src) {
+		return nil
+	}
+	file, diags := hclsyntax.ParseConfig(src, p.filename, hcl.InitialPos)
+	if p.hcl(diags) {
+		return nil
+	}
+	body := file.Body.(*hclsyntax.Body)
+	for _, attr := range sortedAttributes(body) {
+		p.at(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "everything belongs into job \"NAME\" { … }")
+	}
+	var jobs, variables, locals []*hclsyntax.Block
+	for _, b := range body.Blocks {
+		switch b.Type {
+		case "job":
+			jobs = append(jobs, b)
+		case "variable", "variables":
+			variables = append(variables, b)
+		case "locals":
+			locals = append(locals, b)
+		default:
+			p.at(b.DefRange(), fmt.Sprintf("unknown block %q", b.Type),
+				suggest(b.Type, []string{"job", "variable", "variables", "locals"}, ""))
+		}
+	}
+	scope, ok := p.scope(variables, locals)
+	if len(jobs) == 0 {
+		p.at(body.EndRange, "there is no job block", "")
+		return nil
+	}
+	for _, extra := range jobs[1:] {
+		p.at(extra.DefRange(), fmt.Sprintf("only one job block is allowed: the first is at line %d", jobs[0].Range().Start.Line), "")
+	}
+	if !ok {
+		return nil // everything below would only complain of variables again
+	}
+	root := map[string]any{}
+	p.child(root, p.nativeItem(jobs[0], scope), &block{
+		key: "Job", label: "ID", attrs: jobBlock.attrs, blocks: jobBlock.blocks, later: jobBlock.later,
+	}, "")
+	tree, _ := root["Job"].(map[string]any)
+	p.reroot("Job")
+	return tree
+}
+
+// reroot moves the positions of the job to the root of the tree.
+func (p *parser) reroot(prefix string) {
+	moved := make(map[string]hcl.Range, len(p.positions))
+	for path, r := range p.positions {
+		if path == prefix {
+			moved[""] = r
+		} else if len(path) > len(prefix) && path[:len(prefix)+1] == prefix+"." {
+			moved[path[len(prefix)+1:]] = r
+		}
+	}
+	p.positions = moved
+	for i, path := range p.failed {
+		p.failed[i] = strings.TrimPrefix(path, prefix+".")
+	}
+}
+
+// nativeItem wraps a block of the native syntax.
+func (p *parser) nativeItem(b *hclsyntax.Block, scope *hcl.EvalContext) item {
+	return item{
+		name: b.Type, labels: b.Labels, at: b.DefRange(), scope: scope,
+		body: func(*block) section { return p.nativeSection(b.Body, scope) },
+	}
+}
+
+// nativeSection lists what a body holds, its dynamic blocks expanded.
+func (p *parser) nativeSection(body *hclsyntax.Body, scope *hcl.EvalContext) section {
+	var s section
+	for _, attr := range sortedAttributes(body) {
+		s.attrs = append(s.attrs, entry{name: attr.Name, at: attr.NameRange, expr: attr.Expr})
+	}
+	for _, b := range body.Blocks {
+		if b.Type == "dynamic" {
+			s.items = append(s.items, p.dynamic(b, scope)...)
+			continue
+		}
+		s.items = append(s.items, p.nativeItem(b, scope))
+	}
+	return s
+}
+
+func sortedAttributes(body *hclsyntax.Body) []*hclsyntax.Attribute {
+	attrs := make([]*hclsyntax.Attribute, 0, len(body.Attributes))
+	for _, a := range body.Attributes {
+		attrs = append(attrs, a)
+	}
+	slices.SortFunc(attrs, func(a, b *hclsyntax.Attribute) int { return a.NameRange.Start.Byte - b.NameRange.Start.Byte })
+	return attrs
+}
+
+// maxDynamic bounds how many blocks one dynamic block makes.
+const maxDynamic = fleet.MaxTaskGroups
+
+// dynamic expands dynamic "TYPE" { for_each, iterator, labels, content { … } }.
+func (p *parser) dynamic(b *hclsyntax.Block, scope *hcl.EvalContext) []item {
+	if len(b.Labels) != 1 {
+		p.at(b.DefRange(), `a dynamic block needs the type of block that it makes: dynamic "task" { … }`, "")
+		return nil
+	}
+	var content *hclsyntax.Block
+	for _, inner := range b.Body.Blocks {
+		if inner.Type != "content" || content != nil || len(inner.Labels) > 0 {
+			p.at(inner.DefRange(), "a dynamic block holds one content block and no other", "")
+			return nil
+		}
+		content = inner
+	}
+	each, ok := b.Body.Attributes["for_each"]
+	if content == nil || !ok {
+		p.at(b.DefRange(), "a dynamic block needs for_each and a content block", "")
+		return nil
+	}
+	iterator, labels, ok := p.dynamicHeader(b)
+	if !ok {
+		return nil
+	}
+	list, ok := p.value(each.Expr, scope)
+	if !ok {
+		return nil
+	}
+	if list.IsNull() || !list.CanIterateElements() || list.LengthInt() > maxDynamic {
+		p.at(each.Expr.Range(), fmt.Sprintf("for_each must be a list, a set or a map of at most %d elements", maxDynamic), "")
+		return nil
+	}
+	var items []item
+	for it := list.ElementIterator(); it.Next(); {
+		key, value := it.Element()
+		if list.Type().IsSetType() {
+			key = value
+		}
+		inner := scope.NewChild()
+		inner.Variables = map[string]cty.Value{
+			iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value}),
+		}
+		made := item{name: b.Labels[0], at: b.DefRange(), scope: inner,
+			body: func(*block) section { return p.nativeSection(content.Body, inner) }}
+		if labels != nil {
+			if made.labels, ok = p.dynamicLabels(labels, inner); !ok {
+				return nil
+			}
+		}
+		items = append(items, made)
+	}
+	return items
+}
+
+// dynamicHeader reads the iterator's name and finds the labels of a dynamic block.
+func (p *parser) dynamicHeader(b *hclsyntax.Block) (iterator string, labels hcl.Expression, ok bool) {
+	iterator, ok = b.Labels[0], true
+	for _, attr := range sortedAttributes(b.Body) {
+		switch attr.Name {
+		case "for_each":
+		case "labels":
+			labels = attr.Expr
+		case "iterator":
+			if iterator = hcl.ExprAsKeyword(attr.Expr); iterator == "" {
+				p.at(attr.Expr.Range(), "iterator must be a name", "")
+				ok = false
+			}
+		default:
+			p.at(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "for_each, iterator or labels")
+			ok = false
+		}
+	}
+	return iterator, labels, ok
+}
+
+func (p *parser) dynamicLabels(expr hcl.Expression, scope *hcl.EvalContext) ([]string, bool) {
+	v, ok := p.value(expr, scope)
+	if !ok {
+		return nil, false
+	}
+	tree, ok := p.convert(v, texts, expr.Range())
+	if !ok {
+		return nil, false
+	}
+	var labels []string
+	list, _ := tree.([]any)
+	for _, e := range list {
+		label, isText := e.(string)
+		if !isText {
+			p.at(expr.Range(), "a label may not be null", "")
+			return nil, false
+		}
+		labels = append(labels, label)
+	}
+	return labels, true
+}
+
+// Bounds of one HCL file besides its size, so that neither the parser's recursion
+// nor the evaluation's can exhaust the stack.
+const (
+	maxTokens    = 200_000
+	maxOperators = 10_000
+	maxExponent  = 3 // digits of a number's exponent
+)
+
+// bounded refuses a file that is nested too deep or too long for the parser.
+func (p *parser) bounded(filename string, src []byte) bool {
+	tokens, _ := hclsyntax.LexConfig(src, filename, hcl.InitialPos) // what is wrong is said again by the parser
+	depth, operators := 0, 0
+	for i, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenOQuote,
+			hclsyntax.TokenOHeredoc, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
+			depth++
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenCQuote,
+			hclsyntax.TokenCHeredoc, hclsyntax.TokenTemplateSeqEnd:
+			depth--
+		case hclsyntax.TokenNumberLit:
+			if longExponent(t.Bytes) {
+				p.at(t.Range, "the number is out of range", "")
+				return false
+			}
+		case hclsyntax.TokenPlus, hclsyntax.TokenMinus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
+			hclsyntax.TokenBang, hclsyntax.TokenQuestion, hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenEqualOp,
+			hclsyntax.TokenNotEqual, hclsyntax.TokenLessThan, hclsyntax.TokenGreaterThan, hclsyntax.TokenLessThanEq,
+			hclsyntax.TokenGreaterThanEq:
+			operators++
+		}
+		if t.Type == hclsyntax.TokenTemplateControl {
+			operators++
+		}
+		if depth > fleet.MaxJobDepth || operators > maxOperators || i > maxTokens {
+			p.at(t.Range, "the file is nested too deep or has too many expressions", "")
+			return false
+		}
+	}
+	return true
+}
+
+func longExponent(number []byte) bool {
+	for i, c := range number {
+		if c == 'e' || c == 'E' {
+			return len(number)-i-1 > maxExponent+1
+		}
+	}
+	return len(number) > 64
+}

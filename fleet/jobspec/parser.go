@@ -1,0 +1,134 @@
+package jobspec
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"skerry/fleet"
+)
+
+// parser holds what one call of Parse gathers.
+type parser struct {
+	filename string
+	opts     Options
+	diags    Diagnostics
+	// positions says where in the file the value of a path of the tree stands.
+	positions map[string]hcl.Range
+	// failed are paths that the file gives a value which could not be read: what the
+	// job lacks there is no news.
+	failed []string
+}
+
+func (p *parser) add(d Diagnostic) { p.diags = append(p.diags, d) }
+
+// at adds a diagnostic at a range.
+func (p *parser) at(r hcl.Range, message, hint string) {
+	p.add(Diagnostic{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column, Message: message, Hint: hint})
+}
+
+// hcl adds HCL's own diagnostics and reports whether there was an error.
+func (p *parser) hcl(diags hcl.Diagnostics) bool {
+	for _, d := range diags {
+		if d.Severity != hcl.DiagError {
+			continue
+		}
+		message := d.Summary
+		if d.Detail != "" && d.Detail != d.Summary {
+			message += ": " + d.Detail
+		}
+		r := hcl.Range{Filename: p.filename}
+		if d.Subject != nil {
+			r = *d.Subject
+		}
+		p.at(r, strings.TrimSuffix(message, "."), "")
+	}
+	return diags.HasErrors()
+}
+
+// place remembers where the value of a path stands.
+func (p *parser) place(path string, r hcl.Range) {
+	if p.positions == nil {
+		p.positions = map[string]hcl.Range{}
+	}
+	p.positions[path] = r
+}
+
+func (p *parser) fail(path string) { p.failed = append(p.failed, path) }
+
+// problem shows a problem of the job at the innermost thing that it is about and
+// that stands in the file.
+func (p *parser) problem(problem fleet.Problem) {
+	if slices.ContainsFunc(p.failed, func(path string) bool {
+		return path == problem.Path || parentPath(path) == problem.Path
+	}) {
+		return
+	}
+	for path := problem.Path; ; path = parentPath(path) {
+		if r, ok := p.positions[path]; ok {
+			p.at(r, problem.Message, problem.Hint)
+			return
+		}
+		if path == "" {
+			break
+		}
+	}
+	message := problem.Message
+	if problem.Path != "" {
+		message = problem.Path + ": " + message
+	}
+	p.add(Diagnostic{File: p.filename, Message: message, Hint: problem.Hint})
+}
+
+// parentPath drops the last key or index of a path.
+func parentPath(path string) string {
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
+}
+
+// failure returns the diagnostics by position, each once.
+func (p *parser) failure() error {
+	slices.SortStableFunc(p.diags, func(a, b Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return slices.Compact(p.diags)
+}
+
+// suggest returns "did you mean …" where one of the known names is close, and else
+// otherwise.
+func suggest(name string, known []string, otherwise string) string {
+	best, least := "", 1+len(name)/3
+	for _, k := range known {
+		if d := distance(name, k); d <= least && (best == "" || d < least) {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return otherwise
+	}
+	return "did you mean " + best + "?"
+}
+
+// distance is how many letters must be changed, added or dropped to make b of a.
+func distance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,4 @@
+job "a" {
+  group "g" {
+    count =
+  }

@@ -1,0 +1,147 @@
+package jobspec
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+)
+
+func nameValue(name string) cty.Value { return cty.StringVal(name) }
+
+// value evaluates an expression. What only a node knows is put in as the text that
+// it is written as, so that it comes out as it went in.
+func (p *parser) value(expr hcl.Expression, scope *hcl.EvalContext) (cty.Value, bool) {
+	runtime := runtimeNames{}
+	ok := true
+	for _, traversal := range expr.Variables() {
+		if root := traversal.RootName(); resolvable(scope, root) {
+			continue
+		} else if !runtimeRoot(traversal) {
+			p.at(traversal.SourceRange(), fmt.Sprintf("unknown reference %q", written(traversal)),
+				suggest(root, []string{"var", "local", "attr", "node", "meta", "env"}, "to keep it as text, write $${…}"))
+			ok = false
+			continue
+		}
+		if err := runtime.put(traversal); err != nil {
+			p.at(traversal.SourceRange(), err.Error(), "")
+			ok = false
+		}
+	}
+	if !ok {
+		return cty.NilVal, false
+	}
+	if len(runtime) > 0 {
+		scope = scope.NewChild()
+		scope.Variables = map[string]cty.Value{}
+		for name, node := range runtime {
+			scope.Variables[name] = node.value()
+		}
+	}
+	v, diags := expr.Value(scope)
+	if p.hcl(diags) {
+		return cty.NilVal, false
+	}
+	return v, true
+}
+
+// resolvable reports whether a name is a variable of the file.
+func resolvable(scope *hcl.EvalContext, name string) bool {
+	for s := scope; s != nil; s = s.Parent() {
+		if _, ok := s.Variables[name]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+var environmentName = regexp.MustCompile(`^[A-Z_][A-Za-z0-9_]*$`)
+
+// runtimeRoot reports whether a reference is one that a task's interpolation knows:
+// of the node, of the environment, or a variable of the environment by its bare name.
+func runtimeRoot(t hcl.Traversal) bool {
+	switch t.RootName() {
+	case "attr", "node", "meta", "env", "device":
+		return len(t) > 1
+	}
+	return len(t) == 1 && environmentName.MatchString(t.RootName())
+}
+
+// written returns a reference as it is written.
+func written(t hcl.Traversal) string {
+	var s strings.Builder
+	for i, step := range t {
+		switch step := step.(type) {
+		case hcl.TraverseRoot:
+			s.WriteString(step.Name)
+		case hcl.TraverseAttr:
+			s.WriteString("." + step.Name)
+		case hcl.TraverseIndex:
+			if step.Key.Type() == cty.String {
+				fmt.Fprintf(&s, "[%q]", step.Key.AsString())
+			} else {
+				fmt.Fprintf(&s, "[%s]", step.Key.AsBigFloat().Text('f', -1))
+			}
+		default:
+			fmt.Fprintf(&s, "[*%d]", i)
+		}
+	}
+	return s.String()
+}
+
+// runtimeNames are the references of one expression as a tree, by their steps.
+type runtimeNames map[string]*runtimeNode
+
+type runtimeNode struct {
+	leaf string
+	sub  runtimeNames
+}
+
+// put adds a reference. One that another one goes through cannot be text and an
+// object at once.
+func (names runtimeNames) put(t hcl.Traversal) error {
+	at := names
+	for i, step := range t {
+		var name string
+		switch step := step.(type) {
+		case hcl.TraverseRoot:
+			name = step.Name
+		case hcl.TraverseAttr:
+			name = step.Name
+		case hcl.TraverseIndex:
+			if step.Key.Type() != cty.String {
+				return fmt.Errorf("%s is not known before the job runs", written(t))
+			}
+			name = step.Key.AsString()
+		default:
+			return fmt.Errorf("%s is not known before the job runs", written(t))
+		}
+		node := at[name]
+		if node == nil {
+			node = &runtimeNode{sub: runtimeNames{}}
+			at[name] = node
+		}
+		last := i == len(t)-1
+		if last && len(node.sub) > 0 || !last && node.leaf != "" {
+			return fmt.Errorf("%s cannot stand beside a longer or shorter reference in one expression: use two", written(t))
+		}
+		if last {
+			node.leaf = "${" + written(t) + "}"
+		}
+		at = node.sub
+	}
+	return nil
+}
+
+func (n *runtimeNode) value() cty.Value {
+	if n.leaf != "" {
+		return cty.StringVal(n.leaf)
+	}
+	attrs := make(map[string]cty.Value, len(n.sub))
+	for name, sub := range n.sub {
+		attrs[name] = sub.value()
+	}
+	return cty.ObjectVal(attrs)
+}

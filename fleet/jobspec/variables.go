@@ -1,0 +1,292 @@
+package jobspec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/ext/typeexpr"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	hcljson "github.com/hashicorp/hcl/v2/json"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+)
+
+// variable is one declared variable.
+type variable struct {
+	name     string
+	at       hcl.Range
+	ty       cty.Type
+	defaults *typeexpr.Defaults
+	value    cty.Value // NilVal: none yet
+	source   string    // where the value came from, for messages
+	checks   []*hclsyntax.Block
+}
+
+// scope evaluates variables and locals and returns what the job may refer to; false
+// where one of them failed.
+func (p *parser) scope(variables, locals []*hclsyntax.Block) (*hcl.EvalContext, bool) {
+	before := len(p.diags)
+	scope := &hcl.EvalContext{Functions: functions(p.opts.ReadFile), Variables: map[string]cty.Value{}}
+	declared := map[string]*variable{}
+	for _, b := range variables {
+		p.declare(declared, b, scope)
+	}
+	p.assignEnviron(declared)
+	for _, f := range p.opts.VarFiles {
+		p.assignFile(declared, f, scope)
+	}
+	for _, assignment := range p.opts.Vars {
+		name, text, ok := strings.Cut(assignment, "=")
+		v := declared[name]
+		switch {
+		case !ok:
+			p.add(Diagnostic{File: "-var", Message: fmt.Sprintf("%q is not NAME=VALUE", assignment)})
+		case v == nil:
+			p.add(Diagnostic{File: "-var", Message: fmt.Sprintf("variable %q is not declared in %s", name, p.filename),
+				Hint: suggest(name, slices.Sorted(maps.Keys(declared)), "")})
+		default:
+			p.assignText(v, text, "-var "+name)
+		}
+	}
+	values := map[string]cty.Value{}
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		v := declared[name]
+		if v.value == cty.NilVal {
+			p.at(v.at, fmt.Sprintf("variable %q has no value and no default", name), "set it with -var or -var-file")
+			continue
+		}
+		values[name] = v.value
+	}
+	if len(p.diags) > before {
+		return scope, false
+	}
+	scope.Variables["var"] = cty.ObjectVal(values)
+	for _, name := range slices.Sorted(maps.Keys(declared)) {
+		p.check(declared[name], scope)
+	}
+	p.locals(locals, scope)
+	return scope, len(p.diags) == before
+}
+
+// declare reads variable "NAME" { … } or variables { NAME = DEFAULT … }.
+func (p *parser) declare(declared map[string]*variable, b *hclsyntax.Block, scope *hcl.EvalContext) {
+	put := func(v *variable) {
+		if first, dup := declared[v.name]; dup {
+			p.at(v.at, fmt.Sprintf("variable %q is declared twice: first at line %d", v.name, first.at.Start.Line), "")
+			return
+		}
+		declared[v.name] = v
+	}
+	if b.Type == "variables" {
+		for _, attr := range sortedAttributes(b.Body) {
+			if v, ok := p.value(attr.Expr, scope); ok {
+				put(&variable{name: attr.Name, at: attr.NameRange, ty: v.Type(), value: v})
+			}
+		}
+		return
+	}
+	if len(b.Labels) != 1 {
+		p.at(b.DefRange(), `a variable needs one name: variable "name" { … }`, "")
+		return
+	}
+	v := &variable{name: b.Labels[0], at: b.DefRange(), ty: cty.DynamicPseudoType}
+	var fallback *hclsyntax.Attribute
+	for _, attr := range sortedAttributes(b.Body) {
+		switch attr.Name {
+		case "type":
+			var diags hcl.Diagnostics
+			v.ty, v.defaults, diags = typeexpr.TypeConstraintWithDefaults(attr.Expr)
+			if p.hcl(diags) {
+				return
+			}
+		case "default":
+			fallback = attr
+		case "description", "sensitive":
+		default:
+			p.at(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "type, default or description")
+		}
+	}
+	for _, inner := range b.Body.Blocks {
+		if inner.Type != "validation" {
+			p.at(inner.DefRange(), fmt.Sprintf("unknown block %q", inner.Type), "a variable may have validation blocks")
+			continue
+		}
+		v.checks = append(v.checks, inner)
+	}
+	if fallback != nil {
+		if value, ok := p.value(fallback.Expr, scope); ok {
+			p.assign(v, value, fallback.Expr.Range(), "the default")
+		} else {
+			v.value = cty.DynamicVal // already complained of
+		}
+	}
+	put(v)
+}
+
+// assign gives a variable a value of its type.
+func (p *parser) assign(v *variable, value cty.Value, at hcl.Range, source string) {
+	if v.defaults != nil && !value.IsNull() {
+		value = v.defaults.Apply(value)
+	}
+	converted, err := convert.Convert(value, v.ty)
+	if err != nil {
+		p.at(at, fmt.Sprintf("%s is no value for variable %q: %s", source, v.name, err), "")
+		converted = cty.DynamicVal
+	}
+	v.value, v.source = converted, source
+}
+
+// assignText reads a value from a flag or the environment: as it is where the
+// variable's type is a primitive one or not given, else as an HCL expression.
+func (p *parser) assignText(v *variable, s, source string) {
+	at := hcl.Range{Filename: source}
+	if v.ty.IsPrimitiveType() || v.ty == cty.DynamicPseudoType {
+		p.assign(v, cty.StringVal(s), at, "the value")
+		return
+	}
+	if !p.bounded(source, []byte(s)) {
+		return
+	}
+	expr, diags := hclsyntax.ParseExpression([]byte(s), source, hcl.InitialPos)
+	if p.hcl(diags) {
+		v.value = cty.DynamicVal
+		return
+	}
+	value, diags := expr.Value(nil)
+	if p.hcl(diags) {
+		v.value = cty.DynamicVal
+		return
+	}
+	p.assign(v, value, expr.Range(), "the value")
+}
+
+func (p *parser) assignEnviron(declared map[string]*variable) {
+	for _, pair := range p.opts.Environ {
+		name, text, _ := strings.Cut(pair, "=")
+		for _, prefix := range []string{"NOMAD_VAR_", "SKERRY_VAR_"} {
+			if v := declared[strings.TrimPrefix(name, prefix)]; v != nil && strings.HasPrefix(name, prefix) {
+				p.assignText(v, text, name)
+			}
+		}
+	}
+}
+
+// assignFile reads a file of NAME = value, HCL or JSON.
+func (p *parser) assignFile(declared map[string]*variable, f File, scope *hcl.EvalContext) {
+	var file *hcl.File
+	var diags hcl.Diagnostics
+	if strings.HasSuffix(f.Name, ".json") {
+		file, diags = hcljson.Parse(f.Src, f.Name)
+	} else {
+		if !p.bounded(f.Name, f.Src) {
+			return
+		}
+		file, diags = hclsyntax.ParseConfig(f.Src, f.Name, hcl.InitialPos)
+	}
+	if p.hcl(diags) {
+		return
+	}
+	attrs, diags := file.Body.JustAttributes()
+	p.hcl(diags)
+	for _, name := range slices.Sorted(maps.Keys(attrs)) {
+		attr := attrs[name]
+		v := declared[name]
+		if v == nil {
+			p.at(attr.NameRange, fmt.Sprintf("variable %q is not declared in %s", name, p.filename),
+				suggest(name, slices.Sorted(maps.Keys(declared)), ""))
+			continue
+		}
+		if value, ok := p.value(attr.Expr, scope); ok {
+			p.assign(v, value, attr.Expr.Range(), "the value")
+		}
+	}
+}
+
+// check evaluates a variable's validation blocks.
+func (p *parser) check(v *variable, scope *hcl.EvalContext) {
+	for _, b := range v.checks {
+		condition, message := b.Body.Attributes["condition"], b.Body.Attributes["error_message"]
+		if condition == nil || message == nil {
+			p.at(b.DefRange(), "a validation needs condition and error_message", "")
+			continue
+		}
+		holds, ok := p.value(condition.Expr, scope)
+		if !ok {
+			continue
+		}
+		holds, err := convert.Convert(holds, cty.Bool)
+		if err != nil || holds.IsNull() || !holds.IsKnown() {
+			p.at(condition.Expr.Range(), "the condition must be true or false", "")
+			continue
+		}
+		if holds.True() {
+			continue
+		}
+		said, ok := p.value(message.Expr, scope)
+		if !ok {
+			continue
+		}
+		said, err = convert.Convert(said, cty.String)
+		if err != nil || said.IsNull() {
+			p.at(message.Expr.Range(), "the error_message must be text", "")
+			continue
+		}
+		p.at(v.at, fmt.Sprintf("%s is refused for variable %q: %s", v.source, v.name, said.AsString()), "")
+	}
+}
+
+// locals evaluates the locals, each after those that it refers to.
+func (p *parser) locals(blocks []*hclsyntax.Block, scope *hcl.EvalContext) {
+	waiting := map[string]*hclsyntax.Attribute{}
+	for _, b := range blocks {
+		for _, attr := range sortedAttributes(b.Body) {
+			if first, dup := waiting[attr.Name]; dup {
+				p.at(attr.NameRange, fmt.Sprintf("local %q is there twice: first at line %d", attr.Name, first.NameRange.Start.Line), "")
+				continue
+			}
+			waiting[attr.Name] = attr
+		}
+		for _, inner := range b.Body.Blocks {
+			p.at(inner.DefRange(), "locals holds NAME = value alone", "")
+		}
+	}
+	values := map[string]cty.Value{}
+	scope.Variables["local"] = cty.ObjectVal(values)
+	for len(waiting) > 0 {
+		progress := false
+		for _, name := range slices.Sorted(maps.Keys(waiting)) {
+			attr := waiting[name]
+			if refersTo(attr.Expr, waiting) {
+				continue
+			}
+			progress = true
+			delete(waiting, name)
+			if v, ok := p.value(attr.Expr, scope); ok {
+				values[name] = v
+				scope.Variables["local"] = cty.ObjectVal(values)
+			}
+		}
+		if !progress {
+			for _, name := range slices.Sorted(maps.Keys(waiting)) {
+				p.at(waiting[name].NameRange, fmt.Sprintf("local %q refers to itself in a circle", name), "")
+			}
+			return
+		}
+	}
+}
+
+// refersTo reports whether an expression uses a local that is not evaluated yet.
+func refersTo(expr hcl.Expression, waiting map[string]*hclsyntax.Attribute) bool {
+	for _, t := range expr.Variables() {
+		if t.RootName() != "local" || len(t) < 2 {
+			continue
+		}
+		if step, ok := t[1].(hcl.TraverseAttr); ok && waiting[step.Name] != nil {
+			return true
+		}
+	}
+	return false
+}

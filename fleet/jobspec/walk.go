@@ -1,0 +1,359 @@
+package jobspec
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
+
+	"skerry/fleet"
+)
+
+// section is the content of a block, whichever syntax it came from.
+type section struct {
+	attrs []entry
+	items []item
+}
+
+// entry is NAME = EXPRESSION.
+type entry struct {
+	name string
+	at   hcl.Range
+	expr hcl.Expression
+}
+
+// item is a block within a section. scope is what its content may refer to.
+type item struct {
+	name   string
+	labels []string
+	at     hcl.Range
+	body   func(b *block) section
+	scope  *hcl.EvalContext
+}
+
+// reading is an object of the tree on its way.
+type reading struct {
+	m     map[string]any
+	b     *block // its rules
+	path  string
+	scope *hcl.EvalContext
+}
+
+// object reads a section by the rules of b into an object of the tree.
+func (p *parser) object(s section, b *block, path string, scope *hcl.EvalContext) map[string]any {
+	m := map[string]any{}
+	for _, e := range s.attrs {
+		p.attribute(reading{m, b, path, scope}, e)
+	}
+	seen := map[string]hcl.Range{}
+	for _, it := range s.items {
+		child, ok := b.blocks[it.name]
+		if !ok {
+			p.unexpectedBlock(it, b)
+			continue
+		}
+		if first, dup := seen[it.name]; dup && !child.many {
+			p.at(it.at, fmt.Sprintf("only one %s block is allowed: the first is at line %d", it.name, first.Start.Line), "")
+			continue
+		}
+		seen[it.name] = it.at
+		p.child(m, it, child, path)
+	}
+	if b.finish != nil {
+		b.finish(m)
+	}
+	return m
+}
+
+// attribute reads one attribute into an object.
+func (p *parser) attribute(into reading, e entry) {
+	if child, ok := into.b.blocks[e.name]; ok && child.asAttribute() {
+		p.place(join(into.path, child.key), e.at)
+		if v, ok := p.value(e.expr, into.scope); ok {
+			p.mapAttribute(into.m, e, v, child)
+		}
+		return
+	}
+	a, ok := into.b.attrs[e.name]
+	if !ok {
+		p.unexpectedAttribute(e, into.b)
+		return
+	}
+	at := join(into.path, a.key)
+	v, ok := p.value(e.expr, into.scope)
+	if !ok {
+		p.fail(at)
+	}
+	if !ok || v.IsNull() {
+		return
+	}
+	if a.key == "" {
+		if !isZero(v) {
+			p.at(e.at, e.name+" is not supported yet", "")
+		}
+		return
+	}
+	p.place(at, e.expr.Range())
+	if tree, ok := p.convert(v, a.kind, e.expr.Range()); ok {
+		into.m[a.key] = tree
+	} else {
+		p.fail(at)
+	}
+}
+
+// mapAttribute reads env = {…}, meta = {…} and config = {…}.
+func (p *parser) mapAttribute(m map[string]any, e entry, v cty.Value, child *block) {
+	if v.IsNull() {
+		return
+	}
+	if ty := v.Type(); !ty.IsObjectType() && !ty.IsMapType() {
+		p.at(e.expr.Range(), e.name+" must be a map, not "+ty.FriendlyName(), "")
+		return
+	}
+	if _, dup := m[child.key]; dup {
+		p.at(e.at, e.name+" is there twice", "")
+		return
+	}
+	if child.texts {
+		var err error
+		if v, err = convert.Convert(v, cty.Map(cty.String)); err != nil {
+			p.at(e.expr.Range(), fmt.Sprintf("%s must be a map of text: %s", e.name, err), "")
+			return
+		}
+	}
+	if tree, ok := p.plain(v, e.expr.Range()); ok {
+		m[child.key] = tree
+	}
+}
+
+// child reads one block into m: into a list, or as the only one.
+func (p *parser) child(m map[string]any, it item, b *block, path string) {
+	key := b.key
+	if b.wrap != "" {
+		list, _ := m[b.wrap].([]any)
+		path = join(path, fmt.Sprintf("%s[%d]", b.wrap, len(list)))
+		p.place(path, it.at)
+		group := map[string]any{}
+		m[b.wrap] = append(list, group)
+		m = group
+	}
+	list, _ := m[key].([]any)
+	at := join(path, key)
+	if b.many {
+		p.place(at, it.at)
+		at = fmt.Sprintf("%s[%d]", at, len(list))
+	}
+	p.place(at, it.at)
+	child := p.content(it, b, at)
+	if b.refuse != nil {
+		if why := b.refuse(child); why != "" {
+			p.at(it.at, why, "")
+		}
+	}
+	if name, ok := p.label(it, b); ok && b.label != "" {
+		if _, own := child[b.label]; !own {
+			child[b.label] = name
+		}
+		if b.wrap != "" {
+			m[b.label] = name
+		}
+	}
+	switch _, dup := m[key]; {
+	case b.many:
+		m[key] = append(list, child)
+	case dup:
+		p.at(it.at, it.name+" is there twice", "")
+	default:
+		m[key] = child
+	}
+}
+
+// content reads a block's content by its kind.
+func (p *parser) content(it item, b *block, path string) map[string]any {
+	s := it.body(b)
+	switch {
+	case b.texts:
+		return p.texts(s, path, it.scope)
+	case b.free:
+		return p.free(s, path, it.scope)
+	}
+	return p.object(s, b, path, it.scope)
+}
+
+// texts reads a block whose attributes are a map of text.
+func (p *parser) texts(s section, path string, scope *hcl.EvalContext) map[string]any {
+	m := map[string]any{}
+	for _, e := range s.attrs {
+		p.place(join(path, e.name), e.at)
+		v, ok := p.value(e.expr, scope)
+		if !ok || v.IsNull() {
+			continue
+		}
+		if tree, ok := p.convert(v, text, e.expr.Range()); ok {
+			m[e.name] = tree
+		}
+	}
+	for _, it := range s.items {
+		p.at(it.at, fmt.Sprintf("no block %s is expected here: write %s = …", it.name, it.name), "")
+	}
+	return m
+}
+
+// free reads what only a driver knows: attributes as they are, and each kind of
+// block as a list of objects.
+func (p *parser) free(s section, path string, scope *hcl.EvalContext) map[string]any {
+	m := map[string]any{}
+	for _, e := range s.attrs {
+		p.place(join(path, e.name), e.at)
+		if v, ok := p.value(e.expr, scope); ok {
+			if tree, ok := p.plain(v, e.expr.Range()); ok {
+				m[e.name] = tree
+			}
+		}
+	}
+	for _, it := range s.items {
+		child := p.free(it.body(&block{free: true}), join(path, it.name), it.scope)
+		for _, label := range slices.Backward(it.labels) {
+			child = map[string]any{label: []any{child}}
+		}
+		list, isList := m[it.name].([]any)
+		if _, taken := m[it.name]; taken && !isList {
+			p.at(it.at, it.name+" is an attribute and a block", "")
+			continue
+		}
+		m[it.name] = append(list, child)
+	}
+	return m
+}
+
+// label checks a block's labels and returns its name.
+func (p *parser) label(it item, b *block) (string, bool) {
+	want := 0
+	if b.label != "" {
+		want = 1
+	}
+	switch {
+	case len(it.labels) < want:
+		return "", false // the job's validation says so
+	case len(it.labels) > want && want == 0:
+		p.at(it.at, fmt.Sprintf("a %s block has no name", it.name), "")
+	case len(it.labels) > want:
+		p.at(it.at, fmt.Sprintf("a %s has one name, not %d", it.name, len(it.labels)), "")
+	}
+	if want == 0 {
+		return "", true
+	}
+	return it.labels[0], true
+}
+
+func (p *parser) unexpectedBlock(it item, b *block) {
+	if slices.Contains(b.later, it.name) {
+		p.at(it.at, it.name+" block is not supported yet", "")
+		return
+	}
+	if _, ok := b.attrs[it.name]; ok {
+		p.at(it.at, fmt.Sprintf("%s is an attribute: write %s = …", it.name, it.name), "")
+		return
+	}
+	known := slices.AppendSeq(slices.Clone(b.later), maps.Keys(b.blocks))
+	slices.Sort(known)
+	p.at(it.at, fmt.Sprintf("unknown block %q", it.name), suggest(it.name, known, ""))
+}
+
+func (p *parser) unexpectedAttribute(e entry, b *block) {
+	_, isBlock := b.blocks[e.name]
+	switch {
+	case slices.Contains(b.later, e.name):
+		p.at(e.at, e.name+" is not supported yet", "")
+	case isBlock:
+		p.at(e.at, fmt.Sprintf("%s is a block: write %s { … }", e.name, e.name), "")
+	default:
+		known := slices.Sorted(maps.Keys(b.attrs))
+		p.at(e.at, fmt.Sprintf("unknown attribute %q", e.name), suggest(e.name, known, ""))
+	}
+}
+
+// convert makes a value what an attribute needs, as a tree.
+func (p *parser) convert(v cty.Value, k kind, at hcl.Range) (any, bool) {
+	want, ok := map[kind]cty.Type{
+		text: cty.String, number: cty.Number, boolean: cty.Bool, texts: cty.List(cty.String),
+	}[k]
+	if k == duration && v.Type() != cty.Number {
+		want, ok = cty.String, true
+	}
+	if ok {
+		converted, err := convert.Convert(v, want)
+		if err != nil {
+			p.at(at, fmt.Sprintf("must be %s, not %s", kindName(k), describe(v)), "")
+			return nil, false
+		}
+		v = converted
+	}
+	return p.plain(v, at)
+}
+
+func kindName(k kind) string {
+	return [...]string{"text", "a number", "true or false", "a list of text", "a duration", "anything"}[k]
+}
+
+// describe names a value for people.
+func describe(v cty.Value) string {
+	if v.Type() == cty.String && v.IsKnown() && !v.IsNull() && len(v.AsString()) <= 40 {
+		return fmt.Sprintf("%q", v.AsString())
+	}
+	return v.Type().FriendlyName()
+}
+
+// plain turns a value into a tree as package fleet reads it.
+func (p *parser) plain(v cty.Value, at hcl.Range) (any, bool) {
+	if !v.IsWhollyKnown() {
+		p.at(at, "the value is not known here", "")
+		return nil, false
+	}
+	unmarked, _ := v.UnmarkDeep()
+	data, err := ctyjson.Marshal(unmarked, unmarked.Type())
+	if err == nil && len(data) > 4*fleet.MaxJobSize {
+		err = fmt.Errorf("a value of %d bytes", len(data))
+	}
+	var tree any
+	if err == nil {
+		dec := json.NewDecoder(bytes.NewReader(data))
+		dec.UseNumber()
+		err = dec.Decode(&tree)
+	}
+	if err != nil {
+		p.at(at, "cannot be a value of a job: "+err.Error(), "")
+		return nil, false
+	}
+	return tree, true
+}
+
+// isZero reports whether a value says nothing: null, "", 0, false, or no time.
+func isZero(v cty.Value) bool {
+	switch {
+	case v.IsNull():
+		return true
+	case !v.IsKnown():
+		return false
+	case v.Type() == cty.String:
+		return v.AsString() == "" || v.AsString() == "0s"
+	case v.Type() == cty.Number:
+		return v.AsBigFloat().Sign() == 0
+	case v.Type() == cty.Bool:
+		return v.False()
+	}
+	return false
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}

@@ -1,0 +1,124 @@
+package fleet
+
+import "time"
+
+// NodeStatus is where a node stands with the cluster (protocol.md 6).
+type NodeStatus string
+
+const (
+	NodeInitializing NodeStatus = "initializing" // known, but its history is not in yet
+	NodeReady        NodeStatus = "ready"
+	NodeDisconnected NodeStatus = "disconnected" // missed its deadline; some allocation may live on
+	NodeDown         NodeStatus = "down"         // missed its deadline, and nothing waits for it
+)
+
+// Scheduling eligibility of a node.
+const (
+	NodeEligible   = "eligible"
+	NodeIneligible = "ineligible"
+)
+
+// NodeEventsKept is how many events a node's record holds.
+const NodeEventsKept = 10
+
+// Node is one edge as the cluster knows it.
+type Node struct {
+	ID         NodeID
+	Name       string
+	Datacenter string
+	NodePool   string
+	NodeClass  string
+	// ComputedClass is the same for nodes that no constraint can tell apart, but
+	// for what is unique to a node ("unique." attributes, name, id). The cluster
+	// computes it when a node registers; it is the key of ClassEligibility.
+	ComputedClass         string
+	Status                NodeStatus
+	StatusDescription     string // why it stands there, for people
+	SchedulingEligibility string
+	Attributes            map[string]string
+	Meta                  map[string]string
+	Resources             Resources // of the machine
+	Reserved              Resources // not for tasks
+	Drivers               map[string]DriverInfo
+	Devices               []Device
+	Address               string // where its session was last seen from; never a place to dial
+	Version               string // of the agent
+	Events                []NodeEvent
+
+	DescriptionHash string // of what the edge says of itself; see Heartbeat
+	StatusUpdatedAt int64  // Unix seconds, hub's clock
+	CreateIndex     Index
+	ModifyIndex     Index
+
+	// The session that the cluster committed last, and how far its journal is in.
+	Epoch       Epoch
+	Session     uint64     // the edge's own counter of sessions
+	Instance    InstanceID // the agent process of that session
+	BootID      BootID
+	Hub         HubID  // the hub that terminates the session
+	JournalHead Seq    // announced by that session's Hello: ready only when Applied reaches it
+	Applied     Seq    // last journal row applied
+	ChainHash   []byte // chain hash at Applied
+	Received    Index  // newest desired index that the edge journaled
+	// DisconnectedAt is when the deadline was last missed (UnixNano, hub's clock);
+	// zero while the node has a session.
+	DisconnectedAt int64
+	// Fenced counts and names what was refused for having this node's identity.
+	Fenced []FencedSession
+	// Orphans are allocations that the edge keeps and the cluster has no record of:
+	// it was restored from an older copy. They run until somebody stops them on
+	// site.
+	Orphans []AllocID
+}
+
+// DriverInfo is one driver's state on a node.
+type DriverInfo struct {
+	Detected          bool
+	Healthy           bool
+	HealthDescription string
+	Attributes        map[string]string
+}
+
+// NodeEvent is a line in a node's record.
+type NodeEvent struct {
+	Message     string
+	Subsystem   string
+	Details     map[string]string
+	Timestamp   time.Time
+	CreateIndex Index
+}
+
+// FencedSession is a session that was refused because another machine has the
+// same identity, or because its chain forked.
+type FencedSession struct {
+	Code     Code
+	Instance InstanceID
+	BootID   BootID
+	Addr     string
+	Head     Seq
+	Time     int64 // UnixNano, hub's clock
+}
+
+// Pool is a node pool and its rules.
+type Pool struct {
+	Name              string
+	Description       string
+	DefaultDisconnect string        // DisconnectKeep (the default) or DisconnectNomad
+	HeartbeatTTL      time.Duration // 0: by the size of the fleet
+	CreateIndex       Index
+	ModifyIndex       Index
+}
+
+// What absence of a disconnect block means in a pool.
+const (
+	DisconnectKeep  = "keep"  // unknown, never replaced, the original is kept
+	DisconnectNomad = "nomad" // lost and replaced at the missed deadline
+)
+
+// Free returns what tasks may use of the node.
+func (n *Node) Free() Resources { return n.Resources.Sub(n.Reserved) }
+
+// Schedulable reports whether new work may be placed on the node.
+func (n *Node) Schedulable() bool {
+	return n.Status == NodeReady && n.SchedulingEligibility != NodeIneligible
+}

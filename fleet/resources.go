@@ -1,0 +1,54 @@
+package fleet
+
+// Resources is an amount of what a machine has: asked for by a task, offered by
+// a node. Zero is nothing.
+type Resources struct {
+	CPU      int // MHz
+	MemoryMB int
+	DiskMB   int
+}
+
+// Defaults and minima of a task's Resources, as Nomad has them.
+const (
+	DefaultCPU      = 100
+	DefaultMemoryMB = 300
+	DefaultDiskMB   = 300 // of a group, not of each task
+	MinCPU          = 1
+	MinMemoryMB     = 10
+	MinDiskMB       = 10
+)
+
+// Add returns r + o.
+func (r Resources) Add(o Resources) Resources {
+	return Resources{CPU: r.CPU + o.CPU, MemoryMB: r.MemoryMB + o.MemoryMB, DiskMB: r.DiskMB + o.DiskMB}
+}
+
+// Sub returns r - o; a dimension may become negative.
+func (r Resources) Sub(o Resources) Resources {
+	return Resources{CPU: r.CPU - o.CPU, MemoryMB: r.MemoryMB - o.MemoryMB, DiskMB: r.DiskMB - o.DiskMB}
+}
+
+// Exceeds returns the name of the first dimension in which r is more than have
+// ("cpu", "memory", "disk"), or "" if r fits.
+func (r Resources) Exceeds(have Resources) string {
+	switch {
+	case r.CPU > have.CPU:
+		return "cpu"
+	case r.MemoryMB > have.MemoryMB:
+		return "memory"
+	case r.DiskMB > have.DiskMB:
+		return "disk"
+	}
+	return ""
+}
+
+// Device is one piece of hardware that an edge found: Kind names the finder
+// ("usb"), ID is stable across reboots where the hardware has a serial number.
+type Device struct {
+	Kind       string
+	Vendor     string
+	Type       string
+	Name       string
+	ID         string
+	Attributes map[string]string
+}

@@ -1,0 +1,130 @@
+package fleet_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"skerry/fleet"
+)
+
+func alloc() fleet.Alloc {
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	j := job()
+	return fleet.Alloc{
+		ID: "a1", Namespace: "default", EvalID: "e1", Name: "j.a[0]", NodeID: "n1", NodeName: "ship", JobID: "j", Job: j, JobVersion: 3,
+		TaskGroup: "a", AllocatedResources: j.TaskGroups[0].Resources(),
+		Metrics: &fleet.AllocMetric{NodesEvaluated: 4, NodesAvailable: map[string]int{"dc1": 4}, AllocationTime: time.Millisecond,
+			ScoreMetaData: []fleet.NodeScore{{NodeID: "n1", Scores: map[string]float64{"binpack": 0.5}, NormScore: 0.5}}},
+		DesiredStatus: "run", DesiredTransition: fleet.DesiredTransition{Migrate: true}, ClientStatus: "running",
+		TaskStates: map[string]fleet.TaskState{"t": {State: "running", Restarts: 2, StartedAt: &at, RunningFor: time.Hour,
+			Events: []fleet.TaskEvent{{Type: "Started", Time: at.UnixNano(), DisplayMessage: "started", Details: map[string]string{"a": "b"}}}}},
+		AllocStates:       []fleet.AllocState{{Field: "ClientStatus", Value: "unknown", Time: at}},
+		RescheduleTracker: &fleet.RescheduleTracker{Events: []fleet.RescheduleEvent{{RescheduleTime: 5, PrevAllocID: "a0", PrevNodeID: "n0", Delay: time.Second}}},
+		CreateIndex:       4, ModifyIndex: 9, CreateTime: at.UnixNano(), ModifyTime: at.UnixNano(),
+	}
+}
+
+// TestClientReadsAlloc decodes an allocation into the type of Nomad's published client.
+func TestClientReadsAlloc(t *testing.T) {
+	a := alloc()
+	var got api.Allocation
+	mustDecode(t, mustJSON(t, a), &got)
+	if got.ID != "a1" || got.Job == nil || *got.Job.Priority != 50 || got.Job.TaskGroups[0].Tasks[0].Name != "t" {
+		t.Errorf("allocation %+v", got)
+	}
+	task := got.AllocatedResources.Tasks["t"]
+	if task == nil || task.Cpu.CpuShares != 100 || task.Memory.MemoryMB != 300 || got.AllocatedResources.Shared.DiskMB != 300 {
+		t.Errorf("resources %+v", got.AllocatedResources)
+	}
+	state := got.TaskStates["t"]
+	if state.Restarts != 2 || !state.StartedAt.Equal(*a.TaskStates["t"].StartedAt) || !state.FinishedAt.IsZero() || state.Events[0].DisplayMessage != "started" {
+		t.Errorf("task state %+v", state)
+	}
+	if got.Metrics.ScoreMetaData[0].NormScore != 0.5 || !*got.DesiredTransition.Migrate || got.RescheduleTracker.Events[0].PrevAllocID != "a0" {
+		t.Errorf("allocation %+v", got)
+	}
+	var own fleet.Alloc
+	mustDecode(t, mustJSON(t, a), &own)
+	if diff := fleet.DiffJobs(a.Job, own.Job); diff.Type != fleet.DiffNone {
+		t.Errorf("the job changed on its way: %+v", diff)
+	}
+	a.Job, own.Job = nil, nil
+	wantEqual(t, "allocation", own, a)
+}
+
+// TestAllocResourcesWithoutJob keeps the sum where nobody knows the tasks.
+func TestAllocResourcesWithoutJob(t *testing.T) {
+	a := fleet.Alloc{ID: "x", TaskGroup: "g", AllocatedResources: fleet.Resources{CPU: 7, MemoryMB: 8, DiskMB: 9}}
+	var got fleet.Alloc
+	mustDecode(t, mustJSON(t, a), &got)
+	wantEqual(t, "resources", got.AllocatedResources, a.AllocatedResources)
+	var stub fleet.Alloc
+	mustDecode(t, []byte(`{"ID": "x", "AllocatedResources": null, "TaskStates": null}`), &stub)
+	wantEqual(t, "stub", stub, fleet.Alloc{ID: "x"})
+}
+
+func TestClientReadsNode(t *testing.T) {
+	n := fleet.Node{
+		ID: "n1", Name: "ship", Datacenter: "dc1", NodePool: "default", Status: fleet.NodeReady, SchedulingEligibility: fleet.NodeEligible,
+		Attributes: map[string]string{"kernel.name": "linux"}, Meta: map[string]string{"a": "b"},
+		Resources: fleet.Resources{CPU: 4000, MemoryMB: 2048, DiskMB: 9000}, Reserved: fleet.Resources{CPU: 100},
+		Drivers: map[string]fleet.DriverInfo{"raw_exec": {Detected: true, Healthy: true, Attributes: map[string]string{"x": "y"}}},
+		Devices: []fleet.Device{
+			{Kind: "usb", Vendor: "v", Type: "usb", Name: "p", ID: "1", Attributes: map[string]string{"class": "08"}},
+			{Kind: "usb", Vendor: "v", Type: "usb", Name: "p", ID: "2"},
+			{Kind: "usb", Vendor: "w", Type: "usb", Name: "q", ID: "3"},
+		},
+		Events:          []fleet.NodeEvent{{Message: "m", Timestamp: time.Unix(5, 0).UTC(), CreateIndex: 3}},
+		StatusUpdatedAt: 7, CreateIndex: 1, ModifyIndex: 2, ChainHash: []byte{1, 2},
+	}
+	var got api.Node
+	mustDecode(t, mustJSON(t, n), &got)
+	if got.Status != "ready" || got.NodeResources.Cpu.CpuShares != 4000 || got.NodeResources.Memory.MemoryMB != 2048 ||
+		got.NodeResources.Disk.DiskMB != 9000 || got.ReservedResources.Cpu.CpuShares != 100 || *got.Resources.CPU != 4000 {
+		t.Errorf("node %+v", got)
+	}
+	devices := got.NodeResources.Devices
+	if len(devices) != 2 || devices[0].ID() != "v/usb/p" || len(devices[0].Instances) != 2 || *devices[0].Attributes["class"].StringVal != "08" {
+		t.Errorf("devices %+v", devices)
+	}
+	if !got.Drivers["raw_exec"].Healthy || got.Events[0].CreateIndex != 3 || !got.Events[0].Timestamp.Equal(time.Unix(5, 0)) {
+		t.Errorf("node %+v", got)
+	}
+	var own fleet.Node
+	mustDecode(t, mustJSON(t, n), &own)
+	wantEqual(t, "node", own, n)
+}
+
+func TestClientReadsEvaluation(t *testing.T) {
+	e := fleet.Evaluation{
+		ID: "e1", Namespace: "default", Priority: 50, Type: "service", TriggeredBy: "job-register", JobID: "j", Status: "blocked",
+		WaitUntil: time.Unix(9, 0).UTC(), FailedTGAllocs: map[string]*fleet.AllocMetric{"a": {CoalescedFailures: 3}},
+		ClassEligibility: map[string]bool{"c": true}, EscapedClass: true, QueuedAllocations: map[string]int{"a": 4}, CreateIndex: 5,
+	}
+	var got api.Evaluation
+	mustDecode(t, mustJSON(t, e), &got)
+	if got.ID != "e1" || !got.EscapedComputedClass || got.FailedTGAllocs["a"].CoalescedFailures != 3 || got.QueuedAllocations["a"] != 4 ||
+		!got.WaitUntil.Equal(e.WaitUntil) || got.CreateIndex != 5 {
+		t.Errorf("evaluation %+v", got)
+	}
+}
+
+func TestClientReadsJobDiff(t *testing.T) {
+	updated := job()
+	updated.TaskGroups[0].Tasks[0].Env["A"] = "2"
+	var got api.JobDiff
+	mustDecode(t, mustJSON(t, fleet.DiffJobs(job(), updated)), &got)
+	if got.Type != "Edited" || got.TaskGroups[0].Tasks[0].Fields[0].Name != "Env[A]" || got.TaskGroups[0].Tasks[0].Fields[0].New != "2" {
+		t.Errorf("diff %+v", got)
+	}
+}
+
+func mustDecode(tb testing.TB, data []byte, into any) {
+	tb.Helper()
+	if err := json.Unmarshal(data, into); err != nil {
+		tb.Fatalf("%v: %s", err, data)
+	}
+}

@@ -1,0 +1,123 @@
+package fleet_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"skerry/fleet"
+)
+
+func place() fleet.TaskPlace {
+	job := &fleet.Job{
+		ID: "shop", Name: "The Shop", Meta: map[string]string{"owner": "ops", "deep": "job"},
+		TaskGroups: []fleet.TaskGroup{{
+			Name: "web", Meta: map[string]string{"deep": "group"},
+			Tasks: []fleet.Task{{
+				Name: "serve", Resources: fleet.Resources{CPU: 250, MemoryMB: 64}, Meta: map[string]string{"my-key": "v"},
+				Env: map[string]string{
+					"GREETING": "hello from ${node.unique.name}", "WHO": "${NOMAD_TASK_NAME}", "OTHER": "${GREETING}",
+				},
+			}},
+		}},
+	}
+	return fleet.TaskPlace{
+		Alloc: &fleet.Alloc{
+			ID: "11111111-2222-3333-4444-555555555555", Name: "shop.web[7]", Namespace: "default",
+			JobID: "shop", Job: job, TaskGroup: "web",
+		},
+		Node: &fleet.Node{
+			ID: "n1", Name: "ship-1", Datacenter: "dc1", NodeClass: "c", NodePool: "sea",
+			Attributes: map[string]string{"kernel.name": "linux"}, Meta: map[string]string{"rack": "r1"},
+		},
+		Task: "serve", Region: "global", AllocDir: "/a", TaskDir: "/a/serve/local", SecretsDir: "/a/serve/secrets",
+	}
+}
+
+func TestTaskEnv(t *testing.T) {
+	got := fleet.NewTaskEnv(place()).Vars()
+	want := map[string]string{
+		"NOMAD_ALLOC_ID": "11111111-2222-3333-4444-555555555555", "NOMAD_SHORT_ALLOC_ID": "11111111",
+		"NOMAD_ALLOC_NAME": "shop.web[7]", "NOMAD_ALLOC_INDEX": "7", "NOMAD_GROUP_NAME": "web", "NOMAD_TASK_NAME": "serve",
+		"NOMAD_JOB_ID": "shop", "NOMAD_JOB_NAME": "The Shop", "NOMAD_NAMESPACE": "default", "NOMAD_REGION": "global",
+		"NOMAD_DC": "dc1", "NOMAD_CPU_LIMIT": "250", "NOMAD_MEMORY_LIMIT": "64",
+		"NOMAD_ALLOC_DIR": "/a", "NOMAD_TASK_DIR": "/a/serve/local", "NOMAD_SECRETS_DIR": "/a/serve/secrets",
+		"NOMAD_META_owner": "ops", "NOMAD_META_OWNER": "ops", "NOMAD_META_deep": "group", "NOMAD_META_DEEP": "group",
+		"NOMAD_META_my_key": "v", "NOMAD_META_MY_KEY": "v",
+		"GREETING": "hello from ship-1", "WHO": "serve", "OTHER": "${GREETING}",
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	environ := fleet.NewTaskEnv(place()).Environ()
+	if !slices.IsSorted(environ) || !slices.Contains(environ, "NOMAD_DC=dc1") || len(environ) != len(want) {
+		t.Errorf("environ %q", environ)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	env := fleet.NewTaskEnv(place())
+	for in, want := range map[string]string{
+		"plain":                              "plain",
+		"${attr.kernel.name}-${meta.rack}":   "linux-r1",
+		"${node.class} ${node.pool} ${ WHO}": "c sea serve",
+		`${env["GREETING"]}`:                 "hello from ship-1",
+		"${env.NOMAD_DC}":                    "dc1",
+		"${NOMAD_META_owner}":                "ops",
+		"${attr.none} ${NONE} $${x} ${":      "${attr.none} ${NONE} $${x} ${",
+		"${OTHER}":                           "${GREETING}", // what was put in is not looked at again
+		"{{ env }} $HOME ${node.unique.id}}": "{{ env }} $HOME n1}",
+	} {
+		if got := env.Replace(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+	config := map[string]any{
+		"args": []any{"${NOMAD_DC}", 1, true}, "names": []string{"${NOMAD_DC}"},
+		"deep": map[string]any{"k": "${NOMAD_DC}"}, "decoded": map[any]any{"k": []any{"${NOMAD_DC}"}},
+	}
+	want := map[string]any{
+		"args": []any{"dc1", 1, true}, "names": []string{"dc1"},
+		"deep": map[string]any{"k": "dc1"}, "decoded": map[string]any{"k": []any{"dc1"}},
+	}
+	if got := env.ReplaceAll(config); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %#v, want %#v", got, want)
+	}
+	if config["args"].([]any)[0] != "${NOMAD_DC}" {
+		t.Error("the configuration itself was changed")
+	}
+	if env.ReplaceAll(nil) != nil {
+		t.Error("no configuration became one")
+	}
+}
+
+// TestTaskEnvWithoutJob is what an allocation gets whose job is not known, or no
+// longer has the task.
+func TestTaskEnvWithoutJob(t *testing.T) {
+	p := place()
+	p.Task = "gone"
+	if vars := fleet.NewTaskEnv(p).Vars(); vars["NOMAD_TASK_NAME"] != "gone" || vars["NOMAD_META_deep"] != "group" || vars["GREETING"] != "" {
+		t.Errorf("a task that is gone: %q", vars)
+	}
+	p.Alloc.Job, p.Node = nil, nil
+	if vars := fleet.NewTaskEnv(p).Vars(); vars["NOMAD_JOB_NAME"] != "shop" || vars["NOMAD_DC"] != "" {
+		t.Errorf("without a job and a node: %q", vars)
+	}
+}
+
+func FuzzReplace(f *testing.F) {
+	f.Add("${attr.kernel.name} ${meta.x} ${env[\"HOME\"]} ${NOMAD_ALLOC_INDEX}")
+	f.Add("${${}}${")
+	f.Add("$${env.\xff}")
+	env := fleet.NewTaskEnv(place())
+	f.Fuzz(func(t *testing.T, s string) {
+		got := env.Replace(s)
+		if !strings.Contains(s, "${") && got != s {
+			t.Fatalf("%q became %q", s, got)
+		}
+		if env.Replace("x"+s) != "x"+got {
+			t.Fatalf("what stands before %q changes it", s)
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package fleet
+
+import "time"
+
+// TransitionKind says what a journal row reports.
+type TransitionKind string
+
+const (
+	TransitionAlloc      TransitionKind = "alloc"      // an allocation's client status, maybe with a task's event
+	TransitionTask       TransitionKind = "task"       // a task's event that leaves the client status alone
+	TransitionHealth     TransitionKind = "health"     // deployment health
+	TransitionCheck      TransitionKind = "check"      // a check's result (may be dropped at the bound)
+	TransitionOperator   TransitionKind = "operator"   // somebody on site did something
+	TransitionDisconnect TransitionKind = "disconnect" // the link went, as the edge saw it
+	TransitionReconnect  TransitionKind = "reconnect"  // the link came, as the edge saw it
+	TransitionAgent      TransitionKind = "agent"      // the agent started; BootID tells whether the machine rebooted (may be dropped at the bound)
+	TransitionGap        TransitionKind = "gap"        // rows of low priority were dropped here; Dropped counts them
+)
+
+// Transition is a row of an edge's journal: something that happened out there.
+// It carries the state after it, so that applying it needs no other row.
+type Transition struct {
+	Seq    Seq
+	BootID BootID
+	Mono   time.Duration // since boot
+	Wall   int64         // UnixNano, edge's wall clock: shown, never decided on
+	Kind   TransitionKind
+
+	Alloc             AllocID `json:",omitempty"`
+	ClientStatus      string  `json:",omitempty"` // after it; "" leaves it alone
+	ClientDescription string  `json:",omitempty"`
+	Task              string  `json:",omitempty"`
+	// TaskState is the task's state after it, without events; nil leaves it alone.
+	TaskState *TaskState `json:",omitempty"`
+	Event     *TaskEvent `json:",omitempty"`
+	Message   string     `json:",omitempty"`
+	Dropped   uint64     `json:",omitempty"`
+}
+
+// Urgent reports whether it leaves the edge with the next 200 ms tick: a client
+// status that changed, health, or the first report of an allocation.
+func (t *Transition) Urgent() bool {
+	return t.Kind == TransitionAlloc || t.Kind == TransitionHealth
+}
+
+// Droppable reports whether the journal may let it go at its bound. A status
+// transition never may.
+func (t *Transition) Droppable() bool {
+	return t.Kind == TransitionCheck || t.Kind == TransitionTask || t.Kind == TransitionAgent
+}
