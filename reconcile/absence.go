@@ -1,0 +1,94 @@
+package reconcile
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// Absence is what a group's allocations do while their node is away.
+//
+//	disconnect block        pool "keep"                      pool "nomad"
+//	none                    unknown, never lost, not         lost and replaced at once
+//	                        replaced, keep_original
+//	lost_after T            unknown for T, then lost; replaced meanwhile where replace
+//	stop_on_client_after S  unknown until S and the kill     lost at once, replaced when S and
+//	                        timeout are over, then lost      the kill timeout are over
+//	                        and replaced
+//	  and replace = false   unknown, never lost, not replaced
+//	neither of the two      unknown, never lost, replaced    lost and replaced at once
+//	                        meanwhile
+//	  and replace = false   unknown, never lost, not replaced
+//
+// A pending allocation under a block that replaces, or under pool "nomad", is
+// lost and replaced at once: nothing of it has run.
+type Absence struct {
+	Tolerated   bool          // it becomes unknown; else lost
+	LostAfter   time.Duration // 0: never, for being away alone
+	Replace     bool          // replaced while unknown, by the group's reschedule policy
+	PendingLost bool
+	// Hold is how long after the beginning of the absence nothing may take its
+	// place, because the edge may still be running it.
+	Hold      time.Duration
+	Reconcile string
+}
+
+// AbsenceOf returns the rules of a group (nil: not known) in a pool whose
+// default is poolDefault.
+func AbsenceOf(g *fleet.TaskGroup, poolDefault string) Absence {
+	nomad := poolDefault == fleet.DisconnectNomad
+	if g == nil || g.Disconnect == nil {
+		return Absence{Tolerated: !nomad, PendingLost: nomad, Reconcile: fleet.ReconcileKeepOriginal}
+	}
+	block := g.Disconnect
+	replace := block.Replace == nil || *block.Replace
+	p := Absence{Tolerated: true, PendingLost: replace, Reconcile: block.Reconcile}
+	if p.Reconcile == "" {
+		p.Reconcile = fleet.ReconcileBestScore
+	}
+	switch {
+	case block.LostAfter != nil && *block.LostAfter > 0:
+		p.LostAfter, p.Replace, p.PendingLost = *block.LostAfter, replace, true
+	case block.StopOnClientAfter != nil:
+		p.Tolerated = !nomad || !replace
+		p.PendingLost = nomad && replace
+		if replace {
+			p.Hold = *block.StopOnClientAfter + killTimeout(g)
+			p.LostAfter = p.Hold
+		}
+	default:
+		p.Tolerated, p.Replace = !nomad || !replace, replace
+	}
+	return p
+}
+
+// expired reports whether the window of an absence since then is over.
+func (p Absence) expired(since, now time.Time) bool {
+	return p.LostAfter > 0 && !now.Before(since.Add(p.LostAfter))
+}
+
+// killTimeout is the longest that the tasks of a group may take to end.
+func killTimeout(g *fleet.TaskGroup) time.Duration {
+	var longest time.Duration
+	for _, t := range g.Tasks {
+		longest = max(longest, t.KillTimeout)
+	}
+	return longest
+}
+
+// awaySince is when the hub lost sight of an allocation that is unknown, or lost
+// for that: by the hub's clock, which is later than when the edge did.
+func awaySince(a *fleet.Alloc) time.Time {
+	since := time.Unix(0, a.ModifyTime)
+	for i := len(a.AllocStates) - 1; i >= 0; i-- {
+		s := a.AllocStates[i]
+		if s.Field != fleet.AllocStateClientStatus || s.Value == "" {
+			continue
+		}
+		if s.Value != fleet.ClientUnknown && s.Value != fleet.ClientLost {
+			break
+		}
+		since = s.Time
+	}
+	return since
+}

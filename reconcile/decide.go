@@ -1,0 +1,251 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"skerry/fleet"
+)
+
+// decision is the work on one Input.
+type decision struct {
+	in      Input
+	out     Output
+	changes map[versionKey]fleet.GroupChange
+	wishes  []wish
+}
+
+// versionKey names a group of a version of the job.
+type versionKey struct {
+	hash  string
+	job   *fleet.Job // where hash is empty
+	group string
+}
+
+// Decide returns what is to be done for a service or batch job.
+func Decide(in Input) Output {
+	d := &decision{in: in, changes: map[versionKey]fleet.GroupChange{}}
+	d.out.Groups = map[string]GroupSummary{}
+	groups := map[string][]*fleet.Alloc{}
+	for _, a := range in.Allocs {
+		groups[a.TaskGroup] = append(groups[a.TaskGroup], a)
+	}
+	if !in.Job.Stopped() {
+		for i := range in.Job.TaskGroups {
+			g := &in.Job.TaskGroups[i]
+			d.group(g, groups[g.Name])
+			delete(groups, g.Name)
+		}
+	}
+	removed := make([]string, 0, len(groups))
+	for name := range groups {
+		removed = append(removed, name)
+	}
+	slices.Sort(removed)
+	for _, name := range removed {
+		d.stopGroup(name, groups[name])
+	}
+	d.followUps()
+	d.summarize()
+	return d.out
+}
+
+// stopGroup ends all allocations of a group that the job does not have, or of a
+// job that is not to run.
+func (d *decision) stopGroup(name string, allocs []*fleet.Alloc) {
+	reason := fmt.Sprintf("the job has no group %s any more", name)
+	switch {
+	case d.in.Job == nil:
+		reason = "the job was purged"
+	case d.in.Job.Stop:
+		reason = "the job was stopped"
+	}
+	for _, s := range d.slots(allocs) {
+		for _, m := range s.members {
+			d.drop(m, reason)
+		}
+	}
+}
+
+// group decides for one group of the job.
+func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
+	slots := d.slots(allocs)
+	active := 0
+	for _, s := range slots {
+		d.resolve(s)
+		if s.active() {
+			active++
+		}
+	}
+	if surplus := active - g.Count; surplus > 0 {
+		d.shrink(slots, surplus, g)
+		active = g.Count
+	}
+	taken := map[int]bool{}
+	for _, s := range slots {
+		taken[s.index] = s.active()
+		d.act(s, g)
+	}
+	d.fill(slots, taken, g, g.Count-active)
+}
+
+// fill places what is missing, under the lowest free names. What a name had last
+// is replaced by it where that was stopped to make room for a newer version.
+func (d *decision) fill(slots []*slot, taken map[int]bool, g *fleet.TaskGroup, missing int) {
+	last := map[int]*fleet.Alloc{}
+	for _, s := range slots {
+		if m := s.newest(func(*member) bool { return true }); m != nil && m.a.ServerTerminal() && m.a.NextAllocation == "" && d.outdated(m.a) {
+			last[s.index] = m.a
+		}
+	}
+	next := 0
+	for range missing {
+		for taken[next] {
+			next++
+		}
+		taken[next] = true
+		d.place(Placement{
+			Name: allocName(d.in.JobID, g.Name, next), Group: g.Name, Previous: last[next],
+			Reason: fmt.Sprintf("placed: group %s wants %d", g.Name, g.Count),
+		})
+	}
+}
+
+// shrink gives up slots that the group does not want: first those in which
+// nothing lives, then those of the highest index.
+func (d *decision) shrink(slots []*slot, surplus int, g *fleet.TaskGroup) {
+	var candidates []*slot
+	for _, s := range slots {
+		if s.active() {
+			candidates = append(candidates, s)
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b *slot) int {
+		if a.lives() != b.lives() {
+			if a.lives() {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(b.index, a.index)
+	})
+	for _, s := range candidates[:surplus] {
+		s.surplus = fmt.Sprintf("not needed: group %s wants %d", g.Name, g.Count)
+	}
+}
+
+// drop ends an allocation that nothing is to take the place of.
+func (d *decision) drop(m *member, reason string) {
+	switch m.kind {
+	case ended:
+		d.leaveEnded(m)
+	case lost:
+		d.giveUp(m)
+	default:
+		d.stop(m, Change{Reason: reason})
+	}
+}
+
+// leaveEnded leaves a stopped allocation alone, unless nobody will say that it
+// ended.
+func (d *decision) leaveEnded(m *member) {
+	if d.unconfirmed(m) {
+		m.reason = "it was to stop, and its node is gone"
+		d.giveUp(m)
+		return
+	}
+	reason := m.a.DesiredDescription
+	if reason == "" {
+		reason = "it has ended"
+	}
+	d.keep(m, reason)
+}
+
+// unconfirmed: it was told to stop, and its node went before it said that it had.
+// One that is unknown stays so while its node may return.
+func (d *decision) unconfirmed(m *member) bool {
+	node := d.in.Nodes[m.a.NodeID]
+	gone := node == nil || (node.Status == fleet.NodeDown && m.a.ClientStatus != fleet.ClientUnknown)
+	return gone && m.a.ServerTerminal() && !m.a.ClientTerminal()
+}
+
+// change says what the newest version of the job means for an allocation. What
+// the version leaves as it was takes it in place, so that all allocations show
+// the same version.
+func (d *decision) change(a *fleet.Alloc) fleet.GroupChange {
+	job := d.in.Job
+	if a.JobHash != "" && a.JobHash == job.SpecHash {
+		return fleet.GroupSame
+	}
+	key := versionKey{hash: a.JobHash, group: a.TaskGroup}
+	if key.hash == "" {
+		key.job = a.Job
+	}
+	change, ok := d.changes[key]
+	if !ok {
+		change = fleet.GroupUpdate(a.Job, job, a.TaskGroup)
+		if change == fleet.GroupSame && a.JobHash != "" && job.SpecHash != "" {
+			change = fleet.GroupInPlace
+		}
+		d.changes[key] = change
+	}
+	return change
+}
+
+// outdated: its tasks would have to be started anew to be what the job now says.
+func (d *decision) outdated(a *fleet.Alloc) bool {
+	if d.batch() && a.Job != nil && a.Job.CreateIndex < d.in.Job.CreateIndex {
+		return true // of a job of that name that was purged
+	}
+	return d.change(a) == fleet.GroupDestructive
+}
+
+func (d *decision) batch() bool { return d.in.Job != nil && d.in.Job.Type == fleet.JobTypeBatch }
+
+// summarize counts what was decided.
+func (d *decision) summarize() {
+	count := func(group string, add func(*GroupSummary)) {
+		s := d.out.Groups[group]
+		add(&s)
+		d.out.Groups[group] = s
+	}
+	if !d.in.Job.Stopped() {
+		for _, g := range d.in.Job.TaskGroups {
+			count(g.Name, func(s *GroupSummary) { s.Desired = g.Count })
+		}
+	}
+	updated := map[fleet.AllocID]bool{}
+	for _, c := range d.out.Stops {
+		if c.Anew {
+			updated[c.Alloc.ID] = true
+			count(c.Alloc.TaskGroup, func(s *GroupSummary) { s.Destructive++ })
+		} else {
+			count(c.Alloc.TaskGroup, func(s *GroupSummary) { s.Stop++ })
+		}
+	}
+	for _, p := range d.out.Place {
+		if p.Previous == nil || !updated[p.Previous.ID] {
+			count(p.Group, func(s *GroupSummary) { s.Place++ })
+		}
+	}
+	lists := []struct {
+		changes []Change
+		add     func(*GroupSummary)
+	}{
+		{d.out.Lost, func(s *GroupSummary) { s.Lost++ }},
+		{d.out.Unknown, func(s *GroupSummary) { s.Unknown++ }},
+		{d.out.Reconnects, func(s *GroupSummary) { s.Reconnect++ }},
+		{d.out.InPlace, func(s *GroupSummary) { s.InPlace++ }},
+		{d.out.Kept, func(s *GroupSummary) { s.Ignore++ }},
+	}
+	for _, l := range lists {
+		for _, c := range l.changes {
+			count(c.Alloc.TaskGroup, l.add)
+		}
+	}
+}
+
+func allocName(job fleet.JobID, group string, index int) string {
+	return fmt.Sprintf("%s.%s[%d]", job, group, index)
+}

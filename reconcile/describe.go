@@ -1,0 +1,109 @@
+package reconcile
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Reasons returns one line for each decision that changes something.
+func (o *Output) Reasons() []string {
+	var lines []string
+	for _, p := range o.Place {
+		lines = append(lines, "place "+p.describe())
+	}
+	for _, l := range o.lists() {
+		for _, c := range l.changes {
+			if l.verb != "keep" || c.Waits() {
+				lines = append(lines, l.verb+" "+c.describe())
+			}
+		}
+	}
+	return lines
+}
+
+// Describe writes the output as text, a line for each decision, for logs and
+// scenarios. What is kept is only counted.
+func (o *Output) Describe() string {
+	var b strings.Builder
+	for _, line := range o.Reasons() {
+		fmt.Fprintln(&b, line)
+	}
+	for _, e := range o.FollowUps {
+		fmt.Fprintf(&b, "follow-up %s %s at %s: %s\n", e.ID, e.TriggeredBy, e.WaitUntil.UTC().Format(time.RFC3339), e.StatusDescription)
+	}
+	for _, id := range o.Cancel {
+		fmt.Fprintf(&b, "cancel %s\n", id)
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Groups)) {
+		fmt.Fprintf(&b, "group %s: %s\n", name, o.Groups[name])
+	}
+	return b.String()
+}
+
+func (s GroupSummary) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d desired", s.Desired)
+	for _, n := range []struct {
+		name string
+		n    int
+	}{
+		{"place", s.Place}, {"stop", s.Stop}, {"lost", s.Lost}, {"unknown", s.Unknown},
+		{"reconnect", s.Reconnect}, {"in-place", s.InPlace}, {"destructive", s.Destructive}, {"ignore", s.Ignore},
+	} {
+		if n.n > 0 {
+			fmt.Fprintf(&b, ", %s %d", n.name, n.n)
+		}
+	}
+	return b.String()
+}
+
+// verbList is one bucket of an Output and what is done to those in it.
+type verbList struct {
+	verb    string
+	changes []Change
+}
+
+func (o *Output) lists() []verbList {
+	return []verbList{
+		{"stop", o.Stops}, {"lose", o.Lost}, {"unknown", o.Unknown},
+		{"reconnect", o.Reconnects}, {"update", o.InPlace}, {"keep", o.Kept},
+	}
+}
+
+func (p Placement) describe() string {
+	var b strings.Builder
+	b.WriteString(p.Name)
+	if p.Previous != nil {
+		fmt.Fprintf(&b, " after %s", fleet.Short(p.Previous.ID))
+	}
+	if p.Tracker != nil {
+		fmt.Fprintf(&b, " attempt %d", len(p.Tracker.Events))
+	}
+	if p.AvoidNode != "" {
+		fmt.Fprintf(&b, " not on %s", fleet.Short(p.AvoidNode))
+	}
+	return b.String() + ": " + p.Reason
+}
+
+func (c Change) describe() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", c.Alloc.Name, fleet.Short(c.Alloc.ID))
+	if c.ClientStatus != "" && c.ClientStatus != c.Alloc.ClientStatus {
+		fmt.Fprintf(&b, " (%s)", c.ClientStatus)
+	}
+	if c.FollowUp != "" {
+		fmt.Fprintf(&b, " until %s", c.FollowUp)
+	}
+	if c.WithPlacement {
+		b.WriteString(" when placed")
+	}
+	if c.Update {
+		b.WriteString(" to the newest version")
+	}
+	return b.String() + ": " + c.Reason
+}

@@ -1,0 +1,112 @@
+package reconcile
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+)
+
+// followUpWindow is how far apart wishes for an evaluation may be to share one.
+const followUpWindow = 5 * time.Second
+
+// wish asks for an evaluation at a time; list[i] then waits for it (nil: nothing
+// is linked to it).
+type wish struct {
+	at      time.Time
+	trigger string
+	why     string
+	list    *[]Change
+	i       int
+}
+
+// followUps fulfils wishes: by an evaluation that is waiting already, or by a new
+// one, as late as the last wish that shares it and never more than
+// followUpWindow after the first. What nobody wished for any more is canceled.
+func (d *decision) followUps() {
+	wishes := d.wishes
+	slices.SortStableFunc(wishes, func(a, b wish) int {
+		return cmp.Or(cmp.Compare(a.trigger, b.trigger), a.at.Compare(b.at))
+	})
+	waiting := d.waiting()
+	used := map[fleet.EvalID]bool{d.in.EvalID: true}
+	var open []wish
+	for _, w := range wishes {
+		if id, ok := w.served(d.in.Waiting, waiting); ok {
+			used[id] = true
+			w.link(id)
+			continue
+		}
+		open = append(open, w)
+	}
+	for len(open) > 0 {
+		n := 1
+		for n < len(open) && open[n].trigger == open[0].trigger && open[n].at.Sub(open[0].at) <= followUpWindow {
+			n++
+		}
+		id := d.followUp(open[n-1])
+		for _, w := range open[:n] {
+			w.link(id)
+		}
+		open = open[n:]
+	}
+	for _, w := range waiting {
+		if !used[w] {
+			d.out.Cancel = append(d.out.Cancel, w)
+		}
+	}
+}
+
+// waiting lists what waits already, soonest first.
+func (d *decision) waiting() []fleet.EvalID {
+	ids := make([]fleet.EvalID, 0, len(d.in.Waiting))
+	for id := range d.in.Waiting {
+		if id != d.in.EvalID {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b fleet.EvalID) int {
+		return cmp.Or(d.in.Waiting[a].Compare(d.in.Waiting[b]), cmp.Compare(a, b))
+	})
+	return ids
+}
+
+// served finds an evaluation that comes at the wish's time or shortly after,
+// first of all the one that its allocation waits for already.
+func (w wish) served(at map[fleet.EvalID]time.Time, ids []fleet.EvalID) (fleet.EvalID, bool) {
+	fits := func(id fleet.EvalID) bool {
+		t, ok := at[id]
+		return ok && !t.Before(w.at) && t.Sub(w.at) <= followUpWindow
+	}
+	if w.list != nil {
+		if id := (*w.list)[w.i].Alloc.FollowupEvalID; fits(id) && slices.Contains(ids, id) {
+			return id, true
+		}
+	}
+	for _, id := range ids {
+		if fits(id) {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+func (w wish) link(id fleet.EvalID) {
+	if w.list != nil {
+		(*w.list)[w.i].FollowUp = id
+	}
+}
+
+// followUp makes an evaluation for a wish.
+func (d *decision) followUp(w wish) fleet.EvalID {
+	e := fleet.Evaluation{
+		ID: fleet.EvalID(d.in.NewID()), Namespace: d.in.Namespace, JobID: d.in.JobID, Priority: d.in.Priority,
+		Type: d.in.Job.Type, JobModifyIndex: d.in.Job.JobModifyIndex,
+		TriggeredBy: w.trigger, Status: fleet.EvalPending, StatusDescription: w.why,
+		WaitUntil: w.at, PreviousEval: d.in.EvalID,
+		CreateTime: d.in.Now.UnixNano(), ModifyTime: d.in.Now.UnixNano(),
+	}
+	d.out.FollowUps = append(d.out.FollowUps, e)
+	return e.ID
+}

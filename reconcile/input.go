@@ -1,0 +1,113 @@
+package reconcile
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// Input is the picture that a decision is made on: one job and all that the
+// cluster knows of it.
+type Input struct {
+	Job       *fleet.Job // nil: purged. Its type is service or batch
+	Namespace string
+	JobID     fleet.JobID
+	EvalID    fleet.EvalID
+	Priority  int
+	// Allocs are all of the job's, also terminal ones, in any order. Alloc.Job is
+	// the version that it runs; where it is nil its tasks count as changed.
+	Allocs []*fleet.Alloc
+	Nodes  map[fleet.NodeID]*fleet.Node // of Allocs; what is missing was removed
+	// DefaultDisconnect is what absence of a disconnect block means, by node pool
+	// (fleet.DisconnectKeep where a pool is not in it).
+	DefaultDisconnect map[string]string
+	// Waiting are the job's pending evaluations that a Decide asked for
+	// (Output.FollowUps) and whose time is yet to come.
+	Waiting map[fleet.EvalID]time.Time
+	// Suits says why a node does not suit the newest version of a group, "" where
+	// it does; resources are not looked at. nil: every node suits.
+	Suits func(n *fleet.Node, group string) string
+	Now   time.Time // leader's clock
+	NewID func() string
+}
+
+// Output is what is to be done. Every allocation of the input is in exactly one
+// of Stops, Lost, Unknown, Reconnects, InPlace and Kept. Each list is ordered by
+// group and name; new names come last in their group.
+type Output struct {
+	Place      []Placement
+	Stops      []Change // desired status stop
+	Unknown    []Change // out of sight: becomes unknown
+	Lost       []Change // given up: client status lost, desired stop
+	Reconnects []Change // settled: kept after an absence
+	InPlace    []Change // takes the newest version of the job, same tasks
+	Kept       []Change // left alone; written only where Waits
+	// FollowUps are evaluations for later (WaitUntil set). Change.FollowUp says
+	// which allocation waits for which.
+	FollowUps []fleet.Evaluation
+	// Cancel lists evaluations of Input.Waiting that nobody waits for any more.
+	Cancel []fleet.EvalID
+	// Groups sums up, for people and for checkers.
+	Groups map[string]GroupSummary
+}
+
+// Placement asks for a new allocation.
+type Placement struct {
+	Name     string
+	Group    string
+	Previous *fleet.Alloc // replaced by it, nil for a new one
+	// Tracker is the new allocation's; nil where nothing failed before it.
+	Tracker   *fleet.RescheduleTracker
+	AvoidNode fleet.NodeID // the node that Previous failed on, or that went away; "" for none
+	Reason    string
+}
+
+// Change says what becomes of one allocation. Fields at their zero value leave
+// the allocation as it is.
+type Change struct {
+	Alloc         *fleet.Alloc
+	DesiredStatus string
+	ClientStatus  string
+	Record        []fleet.AllocState // to be appended to its AllocStates
+	// FollowUp is the evaluation that it waits for from now on; "" for none.
+	FollowUp fleet.EvalID
+	// Update: it takes the job's newest version.
+	Update bool
+	// Anew: it is stopped so that the job's newest version can be started.
+	Anew bool
+	// WithPlacement: only together with the placement that has it for Previous.
+	// Where nothing can be placed, it is left alone.
+	WithPlacement bool
+	Reason        string
+}
+
+// Waits reports whether the allocation begins to wait for another evaluation, so
+// that it has to be written even where nothing else of it changes.
+func (c Change) Waits() bool { return c.FollowUp != "" && c.FollowUp != c.Alloc.FollowupEvalID }
+
+// Apply returns the allocation as the change makes it; job is the newest version.
+func (c Change) Apply(job *fleet.Job) fleet.Alloc {
+	a := *c.Alloc
+	if c.DesiredStatus != "" {
+		a.DesiredStatus = c.DesiredStatus
+		a.DesiredTransition = fleet.DesiredTransition{}
+	}
+	if c.ClientStatus != "" {
+		a.ClientStatus = c.ClientStatus
+	}
+	if len(c.Record) > 0 {
+		a.AllocStates = append(a.AllocStates[:len(a.AllocStates):len(a.AllocStates)], c.Record...)
+	}
+	if c.Update && job != nil {
+		a.Job, a.JobVersion, a.JobHash = job, job.Version, job.SpecHash
+	}
+	a.FollowupEvalID = c.FollowUp
+	a.DesiredDescription = c.Reason
+	return a
+}
+
+// GroupSummary counts one group's decisions. An allocation that is stopped to be
+// started anew with a newer version counts as Destructive, not as Place and Stop.
+type GroupSummary struct {
+	Desired, Place, Stop, Lost, Unknown, Reconnect, InPlace, Destructive, Ignore int
+}

@@ -1,0 +1,363 @@
+package reconcile_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"skerry/fleet"
+	"skerry/reconcile"
+)
+
+// TestProperties lets a small cluster live: links break and heal, tasks fail and
+// complete in and out of sight, the job changes, time passes. After every
+// decision the invariants are checked.
+func TestProperties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := &life{t: t, s: &script{w: newWorld(), versions: map[uint64]*fleet.Job{}}}
+		l.begin()
+		t.Repeat(map[string]func(*rapid.T){
+			"":        l.check,
+			"link":    l.link,
+			"task":    l.task,
+			"job":     l.change,
+			"stop":    l.stopAlloc,
+			"time":    l.pass,
+			"room":    l.room,
+			"decide":  func(*rapid.T) { l.decide("e") },
+			"respond": l.respond,
+		})
+	})
+}
+
+// life drives a world by chance.
+type life struct {
+	t *rapid.T
+	s *script
+	// replaces: the job's rules let a replacement stand beside an original.
+	replaces bool
+}
+
+func (l *life) begin() {
+	kinds := []string{"service", "batch"}
+	disconnects := []string{
+		"meta=0", "lost_after=10m", "lost_after=10m replace=false", "disconnect", "replace=false",
+		"stop_on_client_after=1m", "stop_on_client_after=1m replace=false",
+	}
+	strategies := []string{"keep_original", "keep_replacement", "best_score", "longest_running"}
+	reschedules := []string{
+		"none", "unlimited/0s/0s", "unlimited/0s/30s/exponential/5m", "2/10m/5s", "3/24h/5s/fibonacci/1m",
+	}
+	line := fmt.Sprintf("type=%s count=%d reschedule=%s %s",
+		rapid.SampledFrom(kinds).Draw(l.t, "type"), rapid.IntRange(0, 5).Draw(l.t, "count"),
+		rapid.SampledFrom(reschedules).Draw(l.t, "reschedule"), rapid.SampledFrom(disconnects).Draw(l.t, "disconnect"))
+	if !strings.Contains(line, "meta") {
+		line += " reconcile=" + rapid.SampledFrom(strategies).Draw(l.t, "reconcile")
+	}
+	l.do("job", line)
+	l.replaces = strings.Contains(line, "lost_after=10m reconcile") || strings.Contains(line, " disconnect ")
+	for i := range rapid.IntRange(1, 4).Draw(l.t, "nodes") {
+		pool := rapid.SampledFrom([]string{"default", "classic"}).Draw(l.t, "pool")
+		l.do("node", fmt.Sprintf("n%d ready pool=%s", i, pool))
+	}
+	l.do("pool", "classic nomad")
+}
+
+func (l *life) do(verb, args string) {
+	var out strings.Builder
+	if err := l.s.command(verb, strings.Fields(args), &out); err != nil {
+		l.t.Fatalf("%s %s: %v", verb, args, err)
+	}
+}
+
+// link moves a node along the edges of its state machine.
+func (l *life) link(t *rapid.T) {
+	id := rapid.SampledFrom(slices.Sorted(maps.Keys(l.s.w.nodes))).Draw(t, "node")
+	next := map[fleet.NodeStatus][]fleet.NodeStatus{
+		fleet.NodeReady:        {fleet.NodeDisconnected, fleet.NodeDown},
+		fleet.NodeDisconnected: {fleet.NodeDown, fleet.NodeInitializing},
+		fleet.NodeDown:         {fleet.NodeInitializing},
+		fleet.NodeInitializing: {fleet.NodeReady, fleet.NodeReady, fleet.NodeDisconnected, fleet.NodeDown},
+	}
+	l.s.w.setNode(id, rapid.SampledFrom(next[l.s.w.nodes[id].Status]).Draw(t, "status"))
+}
+
+// task lets something happen to an allocation on its edge, in sight or not.
+func (l *life) task(t *rapid.T) {
+	w := l.s.w
+	id, ok := l.some(t, func(a *fleet.Alloc) bool { return !reportsEnd(a) })
+	if !ok {
+		return
+	}
+	w.edit(id, func(a *fleet.Alloc) {
+		switch a.ReportedStatus {
+		case fleet.ClientPending:
+			a.ReportedStatus = rapid.SampledFrom([]string{fleet.ClientRunning, fleet.ClientRunning, fleet.ClientFailed}).Draw(t, "to")
+		case fleet.ClientRunning:
+			a.ReportedStatus = rapid.SampledFrom([]string{fleet.ClientFailed, fleet.ClientComplete}).Draw(t, "to")
+		}
+		a.Score = rapid.Float64Range(0, 1).Draw(t, "score")
+	})
+	if node := w.nodes[w.allocs[id].NodeID]; node.Status == fleet.NodeReady {
+		w.report(node.ID)
+	}
+}
+
+// some picks an allocation.
+func (l *life) some(t *rapid.T, ok func(*fleet.Alloc) bool) (fleet.AllocID, bool) {
+	var ids []fleet.AllocID
+	for _, id := range slices.Sorted(maps.Keys(l.s.w.allocs)) {
+		if ok(l.s.w.allocs[id]) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return "", false
+	}
+	return rapid.SampledFrom(ids).Draw(t, "alloc"), true
+}
+
+func (l *life) change(t *rapid.T) {
+	l.do("job", rapid.SampledFrom([]string{
+		"count=0", "count=1", "count=3", "count=5", "env=1", "env=2", "meta=1", "meta=2", "stopped", "started", "started", "count=4 started",
+	}).Draw(t, "change"))
+}
+
+func (l *life) stopAlloc(t *rapid.T) {
+	if id, ok := l.some(t, func(a *fleet.Alloc) bool { return !a.Terminal() }); ok {
+		l.s.w.edit(id, func(a *fleet.Alloc) { a.DesiredTransition.Migrate = true })
+	}
+}
+
+func (l *life) pass(t *rapid.T) {
+	d := rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Second, 31 * time.Second, 5 * time.Minute, time.Hour}).Draw(t, "time")
+	w := l.s.w
+	w.now = w.now.Add(d)
+	for _, id := range slices.Sorted(maps.Keys(w.evals)) {
+		if at, ok := w.evals[id]; ok && !at.After(w.now) {
+			l.decide(id)
+		}
+	}
+}
+
+func (l *life) room(t *rapid.T) { l.s.w.full = rapid.Bool().Draw(t, "full") }
+
+// respond lets every edge in sight do what it was told.
+func (l *life) respond(*rapid.T) {
+	for id, n := range l.s.w.nodes {
+		if n.Status == fleet.NodeReady {
+			l.s.w.report(id)
+		}
+	}
+}
+
+// check decides, so that every step is followed by a decision.
+func (l *life) check(*rapid.T) { l.decide("e") }
+
+// decide decides, checks the output, lets it happen, and checks what follows.
+func (l *life) decide(eval fleet.EvalID) {
+	w := l.s.w
+	seq := w.evalSeq
+	in := w.input(eval)
+	out := reconcile.Decide(in)
+
+	// The same input in another order gives the same output.
+	w.evalSeq = seq
+	slices.Reverse(in.Allocs)
+	again := reconcile.Decide(in)
+	if out.Describe() != again.Describe() {
+		l.t.Fatalf("not deterministic:\n%s\n%s", out.Describe(), again.Describe())
+	}
+	l.checkOutput(in, out)
+	w.apply(eval, out)
+	l.checkWorld(out)
+	l.checkQuiet(out)
+}
+
+// checkOutput: buckets, sums, reasons, bounds.
+func (l *life) checkOutput(in reconcile.Input, out reconcile.Output) {
+	seen := map[fleet.AllocID]int{}
+	sums := map[string]int{}
+	for _, changes := range [][]reconcile.Change{out.Stops, out.Lost, out.Unknown, out.Reconnects, out.InPlace, out.Kept} {
+		for _, c := range changes {
+			seen[c.Alloc.ID]++
+			sums[c.Alloc.TaskGroup]++
+			if c.Reason == "" {
+				l.t.Fatalf("no reason for %s:\n%s", c.Alloc.ID, out.Describe())
+			}
+		}
+	}
+	for _, a := range in.Allocs {
+		if seen[a.ID] != 1 {
+			l.t.Fatalf("%s is in %d buckets:\n%s", a.ID, seen[a.ID], out.Describe())
+		}
+	}
+	places := map[string]int{}
+	for _, p := range out.Place {
+		places[p.Group]++
+		if p.Reason == "" {
+			l.t.Fatalf("no reason for a placement of %s", p.Name)
+		}
+	}
+	for name, g := range out.Groups {
+		if places[name] > g.Desired {
+			l.t.Fatalf("%d placements of group %s, which wants %d:\n%s", places[name], name, g.Desired, out.Describe())
+		}
+		if g.Place+g.Destructive != places[name] ||
+			g.Stop+g.Destructive+g.Lost+g.Unknown+g.Reconnect+g.InPlace+g.Ignore != sums[name] {
+			l.t.Fatalf("group %s does not add up: %s", name, g)
+		}
+	}
+	for _, c := range out.Lost {
+		if waitedFor(w0(in, c.Alloc), c.Alloc) {
+			l.t.Fatalf("%s is waited for, and was given up: %s", c.Alloc.ID, c.Reason)
+		}
+	}
+	for _, e := range out.FollowUps {
+		if !e.WaitUntil.After(in.Now) || e.StatusDescription == "" || e.TriggeredBy == "" {
+			l.t.Fatalf("a follow-up in the past, or without a reason: %+v", e)
+		}
+	}
+}
+
+// w0 returns the node of an allocation, or nil.
+func w0(in reconcile.Input, a *fleet.Alloc) *fleet.Node { return in.Nodes[a.NodeID] }
+
+// waitedFor: our default, without a block in a pool that keeps, never gives up.
+func waitedFor(n *fleet.Node, a *fleet.Alloc) bool {
+	g := a.Group()
+	return n != nil && n.NodePool == "default" && g != nil && g.Disconnect == nil && a.DesiredStatus == fleet.DesiredRun
+}
+
+// checkWorld: what is true after the decision.
+func (l *life) checkWorld(out reconcile.Output) {
+	w := l.s.w
+	inSight, outOfSight, names := map[string]int{}, map[string]int{}, map[string]bool{}
+	for _, a := range w.allocs {
+		if a.DesiredStatus != fleet.DesiredRun || a.ClientTerminal() {
+			continue
+		}
+		names[a.Name] = true
+		switch w.nodes[a.NodeID].Status {
+		case fleet.NodeReady:
+			inSight[a.Name]++
+			if a.NeedsToReconnect() {
+				l.t.Fatalf("%s is back, and not settled:\n%s", a.ID, out.Describe())
+			}
+		default:
+			outOfSight[a.Name]++
+		}
+	}
+	want := 0
+	if !w.job.Stopped() {
+		want = w.job.TaskGroups[0].Count
+	}
+	if len(names) > want {
+		l.t.Fatalf("%d names live, %d are wanted:\n%s", len(names), want, out.Describe())
+	}
+	for name, n := range inSight {
+		if n > 1 {
+			l.t.Fatalf("%d live allocations of %s in sight:\n%s", n, name, out.Describe())
+		}
+		if outOfSight[name] > 0 && !l.replaces {
+			l.t.Fatalf("%s is in sight and out of sight, and is not to be replaced:\n%s", name, out.Describe())
+		}
+	}
+	l.checkWindows(out)
+}
+
+// checkWindows: for every window that will end there is an evaluation.
+func (l *life) checkWindows(out reconcile.Output) {
+	w := l.s.w
+	for _, a := range w.allocs {
+		g := a.Group()
+		if a.ClientStatus != fleet.ClientUnknown || a.DesiredStatus != fleet.DesiredRun || g.Disconnect == nil || g.Disconnect.LostAfter == nil {
+			continue
+		}
+		if n := w.nodes[a.NodeID]; n.Status != fleet.NodeDisconnected && n.Status != fleet.NodeDown {
+			continue
+		}
+		end := a.LastUnknown().Add(*g.Disconnect.LostAfter)
+		at, ok := w.evals[a.FollowupEvalID]
+		if !ok || at.Before(end) || at.Sub(end) > 5*time.Second {
+			l.t.Fatalf("the window of %s ends at %s, its evaluation %s comes at %s:\n%s", a.ID, end, a.FollowupEvalID, at, out.Describe())
+		}
+	}
+}
+
+// checkQuiet: with the decision made true there is nothing left to decide. Where
+// not all could be placed, what is left may look different; but no return is
+// settled twice.
+func (l *life) checkQuiet(out reconcile.Output) {
+	w := l.s.w
+	seq := w.evalSeq
+	next := reconcile.Decide(w.input("quiet"))
+	w.evalSeq = seq
+	if len(next.Reconnects) > 0 {
+		l.t.Fatalf("settled twice:\n%s\nafter\n%s", next.Describe(), out.Describe())
+	}
+	changed := len(next.Place) + len(next.Stops) + len(next.Lost) + len(next.Unknown) + len(next.InPlace) + len(next.FollowUps) + len(next.Cancel)
+	if changed > 0 && (len(out.Place) == 0 || l.placeable()) {
+		l.t.Fatalf("not quiet:\n%s\nafter\n%s", next.Describe(), out.Describe())
+	}
+}
+
+// placeable: what was to be placed was placed.
+func (l *life) placeable() bool {
+	for _, n := range l.s.w.nodes {
+		if n.Schedulable() && !l.s.w.full {
+			return true
+		}
+	}
+	return false
+}
+
+// TestAgainstModel compares with a model that only counts, for groups all of
+// whose nodes are in sight.
+func TestAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &script{w: newWorld(), versions: map[uint64]*fleet.Job{}}
+		l := &life{t: t, s: s}
+		count := rapid.IntRange(0, 8).Draw(t, "count")
+		l.do("job", fmt.Sprintf("count=%d reschedule=unlimited/0s/0s", count))
+		l.do("node", "n0 ready")
+		statuses := rapid.SliceOfN(rapid.SampledFrom([]string{"none", "running", "pending", "failed", "complete", "stopped"}), 0, 12).Draw(t, "statuses")
+		live, dead := 0, 0
+		for i, status := range statuses {
+			switch status {
+			case "none":
+				continue
+			case "stopped":
+				l.do("alloc", fmt.Sprintf("a%02d %d n0 running desired=stop", i, i))
+				continue
+			case "running", "pending":
+				live++
+			default:
+				dead++
+			}
+			l.do("alloc", fmt.Sprintf("a%02d %d n0 %s", i, i, status))
+		}
+		out := reconcile.Decide(s.w.input("e"))
+
+		// The model: what lives is kept as far as it is wanted; whatever is missing
+		// is placed; all that is dead and was not stopped before is stopped now.
+		kept := min(live, count)
+		wantPlace, wantStop := count-kept, dead+live-kept
+		if len(out.Place) != wantPlace || len(out.Stops) != wantStop {
+			t.Fatalf("count %d of %v: %d placed, %d stopped; want %d and %d\n%s",
+				count, statuses, len(out.Place), len(out.Stops), wantPlace, wantStop, out.Describe())
+		}
+		names := map[string]bool{}
+		for _, p := range out.Place {
+			if names[p.Name] {
+				t.Fatalf("%s is placed twice", p.Name)
+			}
+			names[p.Name] = true
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package reconcile
+
+import (
+	"slices"
+	"time"
+
+	"skerry/fleet"
+)
+
+const (
+	// rescheduleWindow is how much before its time a replacement may be made: a
+	// second evaluation for less is not worth it.
+	rescheduleWindow = time.Second
+	// eventsKept is how many past events a tracker without a limit on attempts
+	// carries on, beside the new one.
+	eventsKept = 5
+)
+
+// attempt is what a reschedule policy says of the next replacement.
+type attempt struct {
+	allowed bool
+	at      time.Time
+	delay   time.Duration
+	why     string // not allowed: for people
+}
+
+// nextAttempt applies a policy (nil: none allowed) to an allocation that failed,
+// or went out of sight, at that time by the hub's clock.
+func nextAttempt(a *fleet.Alloc, p *fleet.ReschedulePolicy, failedAt time.Time) attempt {
+	if p == nil || (p.Attempts == 0 && !p.Unlimited) {
+		return attempt{why: "its reschedule policy forbids a replacement"}
+	}
+	if !p.Unlimited && attempted(a.RescheduleTracker, p.Interval, failedAt) >= p.Attempts {
+		return attempt{why: "the attempts of its reschedule policy are used up"}
+	}
+	delay := nextDelay(a.RescheduleTracker, p, failedAt)
+	return attempt{allowed: true, at: failedAt.Add(delay), delay: delay}
+}
+
+// attempted counts the replacements within the interval before failedAt.
+func attempted(t *fleet.RescheduleTracker, interval time.Duration, failedAt time.Time) int {
+	if t == nil {
+		return 0
+	}
+	n := 0
+	for _, e := range t.Events {
+		if failedAt.UnixNano()-e.RescheduleTime < int64(interval) {
+			n++
+		}
+	}
+	return n
+}
+
+// nextDelay continues the series of delays. An allocation that ran for longer
+// than the longest delay begins a new series.
+func nextDelay(t *fleet.RescheduleTracker, p *fleet.ReschedulePolicy, failedAt time.Time) time.Duration {
+	if t == nil || len(t.Events) == 0 {
+		return p.Delay
+	}
+	last := t.Events[len(t.Events)-1]
+	delay := p.Delay
+	switch p.DelayFunction {
+	case fleet.DelayExponential:
+		delay = 2 * last.Delay
+	case fleet.DelayFibonacci:
+		if len(t.Events) < 2 {
+			break
+		}
+		before := t.Events[len(t.Events)-2]
+		if before.Delay == p.MaxDelay && last.Delay == p.Delay {
+			delay = last.Delay // the series has just begun anew
+		} else {
+			delay = before.Delay + last.Delay
+		}
+	default:
+		return delay
+	}
+	if p.MaxDelay > 0 && delay > p.MaxDelay {
+		delay = p.MaxDelay
+		if failedAt.UnixNano()-last.RescheduleTime > int64(p.MaxDelay) {
+			delay = p.Delay
+		}
+	}
+	return delay
+}
+
+// nextTracker is the tracker of what replaces prev: its history, without what no
+// longer counts, and this attempt.
+func nextTracker(prev *fleet.Alloc, p *fleet.ReschedulePolicy, delay time.Duration, now time.Time) *fleet.RescheduleTracker {
+	var past []fleet.RescheduleEvent
+	if prev.RescheduleTracker != nil {
+		past = prev.RescheduleTracker.Events
+	}
+	if p != nil && p.Unlimited {
+		past = past[max(0, len(past)-eventsKept):]
+	} else if p != nil {
+		first := slices.IndexFunc(past, func(e fleet.RescheduleEvent) bool {
+			return now.UnixNano()-e.RescheduleTime < int64(p.Interval)
+		})
+		if first < 0 {
+			first = len(past)
+		}
+		past = past[first:]
+	}
+	events := append(slices.Clone(past), fleet.RescheduleEvent{
+		RescheduleTime: now.UnixNano(), PrevAllocID: prev.ID, PrevNodeID: prev.NodeID, Delay: delay,
+	})
+	return &fleet.RescheduleTracker{Events: events, LastReschedule: "ok"}
+}

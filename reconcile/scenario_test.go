@@ -1,0 +1,419 @@
+package reconcile_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the scenarios' outputs instead of comparing them")
+
+// TestScenarios runs testdata/*.txt. A file is a sequence of steps: lines of
+// input, "----", lines of output, an empty line. The world lives on from step to
+// step until "case" makes a new one. See testdata/README.md for the language.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runFile(t, file) })
+	}
+}
+
+func runFile(t *testing.T, file string) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &script{w: newWorld()}
+	var written strings.Builder
+	for _, step := range strings.Split(strings.TrimRight(string(content), "\n"), "\n\n") {
+		input, want, ok := strings.Cut(step+"\n", "\n----\n")
+		if !ok {
+			written.WriteString(step + "\n\n") // a comment
+			continue
+		}
+		got := s.run(t, input)
+		if got != strings.TrimRight(want, "\n") && !*rewrite {
+			t.Errorf("%s\n--- got\n%s\n--- want\n%s", input, got, want)
+		}
+		fmt.Fprintf(&written, "%s\n----\n%s\n\n", input, got)
+	}
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(strings.TrimRight(written.String(), "\n")+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// script interprets the scenarios' language.
+type script struct {
+	w        *world
+	versions map[uint64]*fleet.Job
+}
+
+func (s *script) run(t *testing.T, input string) string {
+	var out strings.Builder
+	for _, line := range strings.Split(input, "\n") {
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if err := s.command(words[0], words[1:], &out); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	return strings.TrimRight(out.String(), "\n")
+}
+
+func (s *script) command(verb string, args []string, out *strings.Builder) error {
+	w := s.w
+	switch verb {
+	case "case":
+		s.w, s.versions = newWorld(), map[uint64]*fleet.Job{}
+		return nil
+	case "job":
+		return s.job(args)
+	case "purge":
+		w.job = nil
+		return nil
+	case "node":
+		return s.node(args)
+	case "forget":
+		delete(w.nodes, fleet.NodeID(args[0]))
+		return nil
+	case "pool":
+		w.pools[args[0]] = args[1]
+		return nil
+	case "unsuited":
+		w.unsuited[fleet.NodeID(args[0])] = strings.Join(args[1:], " ")
+		return nil
+	case "full":
+		w.full = args[0] == "yes"
+		return nil
+	case "advance":
+		d, err := time.ParseDuration(args[0])
+		w.now = w.now.Add(d)
+		return err
+	case "alloc":
+		return s.alloc(args)
+	case "set":
+		var err error
+		w.edit(fleet.AllocID(args[0]), func(a *fleet.Alloc) { err = s.fields(a, args[1:]) })
+		return err
+	case "decide":
+		eval := fleet.EvalID("e")
+		if len(args) > 0 {
+			eval = fleet.EvalID(args[0])
+		}
+		o := w.decide(eval)
+		out.WriteString(o.Describe())
+		return nil
+	case "show":
+		s.show(out)
+		return nil
+	}
+	return fmt.Errorf("unknown command %q", verb)
+}
+
+// job makes the next version of the job: what is not said is as before.
+func (s *script) job(args []string) error {
+	job := &fleet.Job{
+		ID: "job", Namespace: fleet.DefaultNamespace, Type: fleet.JobTypeService, Priority: 50, CreateIndex: 10,
+		TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1, Tasks: []fleet.Task{
+			{Name: "main", Driver: "sim", KillTimeout: 5 * time.Second},
+		}}},
+	}
+	if old := s.w.job; old != nil {
+		c := *old
+		c.TaskGroups = slices.Clone(old.TaskGroups)
+		for i := range c.TaskGroups {
+			c.TaskGroups[i].Tasks = slices.Clone(c.TaskGroups[i].Tasks)
+			if b := c.TaskGroups[i].Disconnect; b != nil {
+				block := *b
+				c.TaskGroups[i].Disconnect = &block
+			}
+		}
+		c.Version++
+		job = &c
+	}
+	for _, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		if err := jobField(job, key, value); err != nil {
+			return fmt.Errorf("%s: %w", arg, err)
+		}
+	}
+	spec, err := json.Marshal([]any{job.TaskGroups, job.Type, job.Datacenters})
+	if err != nil {
+		return err
+	}
+	job.SpecHash = string(spec)
+	s.w.job = job
+	s.versions[job.Version] = job
+	return nil
+}
+
+func jobField(job *fleet.Job, key, value string) (err error) {
+	g := &job.TaskGroups[0]
+	block := func() *fleet.Disconnect {
+		if g.Disconnect == nil {
+			g.Disconnect = &fleet.Disconnect{}
+		}
+		return g.Disconnect
+	}
+	duration := func() *time.Duration {
+		var d time.Duration
+		d, err = time.ParseDuration(value)
+		return &d
+	}
+	switch key {
+	case "type":
+		job.Type = value
+	case "count":
+		g.Count, err = strconv.Atoi(value)
+	case "stopped":
+		job.Stop = true
+	case "started":
+		job.Stop = false
+	case "create":
+		var n int
+		n, err = strconv.Atoi(value)
+		job.CreateIndex = fleet.Index(n)
+	case "disconnect":
+		block()
+	case "lost_after":
+		block().LostAfter = duration()
+	case "stop_on_client_after":
+		block().StopOnClientAfter = duration()
+	case "replace":
+		replace := value == "true"
+		block().Replace = &replace
+	case "reconcile":
+		block().Reconcile = value
+	case "reschedule":
+		g.ReschedulePolicy, err = policy(value)
+	case "env":
+		g.Tasks[0].Env = map[string]string{"V": value}
+	case "meta":
+		g.Meta = map[string]string{"v": value}
+	case "dc":
+		job.Datacenters = strings.Split(value, ",")
+	case "leader":
+		g.Tasks[0].Leader = true
+	case "side": // a second task
+		g.Tasks = append(g.Tasks, fleet.Task{Name: value, Driver: "sim"})
+	case "group": // renames the group: the old one is gone
+		g.Name = value
+	default:
+		return fmt.Errorf("unknown field")
+	}
+	return err
+}
+
+// policy reads ATTEMPTS/INTERVAL/DELAY[/FUNCTION[/MAX]]; ATTEMPTS "unlimited".
+func policy(s string) (*fleet.ReschedulePolicy, error) {
+	if s == "none" {
+		return &fleet.ReschedulePolicy{}, nil
+	}
+	parts := append(strings.Split(s, "/"), "", "")
+	p := &fleet.ReschedulePolicy{DelayFunction: fleet.DelayConstant}
+	var err error
+	if p.Unlimited = parts[0] == "unlimited"; !p.Unlimited {
+		if p.Attempts, err = strconv.Atoi(parts[0]); err != nil {
+			return nil, err
+		}
+	}
+	if p.Interval, err = time.ParseDuration(parts[1]); err != nil {
+		return nil, err
+	}
+	if p.Delay, err = time.ParseDuration(parts[2]); err != nil {
+		return nil, err
+	}
+	if parts[3] != "" {
+		p.DelayFunction = parts[3]
+	}
+	if parts[4] != "" {
+		p.MaxDelay, err = time.ParseDuration(parts[4])
+	}
+	return p, err
+}
+
+func (s *script) node(args []string) error {
+	id, status := fleet.NodeID(args[0]), fleet.NodeStatus(args[1])
+	if s.w.nodes[id] == nil {
+		s.w.nodes[id] = &fleet.Node{ID: id, NodePool: fleet.DefaultPool}
+	}
+	for _, arg := range args[2:] {
+		if pool, ok := strings.CutPrefix(arg, "pool="); ok {
+			s.w.nodes[id].NodePool = pool
+		}
+	}
+	s.w.setNode(id, status)
+	return nil
+}
+
+// alloc reads ID[..ID] INDEX NODE STATUS FIELD…; a range makes one for each.
+func (s *script) alloc(args []string) error {
+	first, last, isRange := strings.Cut(args[0], "..")
+	if !isRange {
+		return s.oneAlloc(args[0], args)
+	}
+	from, err1 := strconv.Atoi(strings.TrimLeft(first, "abcdefghijklmnopqrstuvwxyz"))
+	to, err2 := strconv.Atoi(last)
+	if err1 != nil || err2 != nil {
+		return fmt.Errorf("a range is like a0..9")
+	}
+	index, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	for i := from; i <= to; i++ {
+		one := slices.Clone(args)
+		one[1] = strconv.Itoa(index + i - from)
+		if err := s.oneAlloc(fmt.Sprintf("%s%d", strings.TrimRight(first, "0123456789"), i), one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *script) oneAlloc(id string, args []string) error {
+	g := s.w.job.TaskGroups[0]
+	status := args[3]
+	a := &fleet.Alloc{
+		ID: fleet.AllocID(id), Name: fmt.Sprintf("job.%s[%s]", g.Name, args[1]), TaskGroup: g.Name,
+		Namespace: fleet.DefaultNamespace, JobID: "job", NodeID: fleet.NodeID(args[2]),
+		Job: s.w.job, JobVersion: s.w.job.Version, JobHash: s.w.job.SpecHash, DesiredStatus: fleet.DesiredRun,
+		ClientStatus: status, ReportedStatus: status, CreateIndex: fleet.Index(100 + len(s.w.allocs)),
+		CreateTime: s.w.now.UnixNano(), ModifyTime: s.w.now.UnixNano(),
+	}
+	switch status {
+	case fleet.ClientUnknown:
+		a.ReportedStatus = fleet.ClientRunning
+		a.AllocStates = []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: status, Time: s.w.now}}
+	case fleet.ClientLost:
+		a.ReportedStatus = fleet.ClientRunning
+	}
+	s.w.allocs[a.ID] = a
+	return s.fields(a, args[4:])
+}
+
+func (s *script) fields(a *fleet.Alloc, args []string) error {
+	for _, arg := range args {
+		key, value, _ := strings.Cut(arg, "=")
+		if err := s.field(a, key, value); err != nil {
+			return fmt.Errorf("%s: %w", arg, err)
+		}
+	}
+	return nil
+}
+
+func (s *script) field(a *fleet.Alloc, key, value string) (err error) {
+	switch key {
+	case "desired":
+		a.DesiredStatus = value
+	case "client": // known to the hub and true
+		a.ClientStatus, a.ReportedStatus = value, value
+	case "reports": // true on the edge
+		a.ReportedStatus = value
+	case "states": // unknown@-10s,running@-5s
+		a.AllocStates, err = s.states(value)
+	case "version":
+		var v uint64
+		v, err = strconv.ParseUint(value, 10, 64)
+		job, ok := s.versions[v]
+		if !ok {
+			return fmt.Errorf("no such version")
+		}
+		a.Job, a.JobVersion, a.JobHash = job, v, job.SpecHash
+	case "score":
+		a.Score, err = strconv.ParseFloat(value, 64)
+	case "runs": // TASK:DURATION,…
+		a.TaskStates = map[string]fleet.TaskState{}
+		for _, task := range strings.Split(value, ",") {
+			name, dur, _ := strings.Cut(task, ":")
+			var d time.Duration
+			d, err = time.ParseDuration(dur)
+			a.TaskStates[name] = fleet.TaskState{State: fleet.TaskRunning, RunningFor: d, RunningSince: s.w.now.Add(-d).UnixNano()}
+		}
+	case "tracker": // DELAY@TIME,…
+		a.RescheduleTracker, err = s.tracker(value)
+	case "migrate":
+		a.DesiredTransition.Migrate = true
+	case "reschedule":
+		a.DesiredTransition.Reschedule = true
+	default:
+		return fmt.Errorf("unknown field")
+	}
+	return err
+}
+
+func (s *script) states(value string) (states []fleet.AllocState, err error) {
+	for _, one := range strings.Split(value, ",") {
+		status, at, _ := strings.Cut(one, "@")
+		d, err := time.ParseDuration(at)
+		if err != nil {
+			return nil, err
+		}
+		states = append(states, fleet.AllocState{Field: fleet.AllocStateClientStatus, Value: status, Time: s.w.now.Add(d)})
+	}
+	return states, nil
+}
+
+func (s *script) tracker(value string) (*fleet.RescheduleTracker, error) {
+	t := &fleet.RescheduleTracker{}
+	for _, one := range strings.Split(value, ",") {
+		delay, at, _ := strings.Cut(one, "@")
+		d, err := time.ParseDuration(delay)
+		if err != nil {
+			return nil, err
+		}
+		when, err := time.ParseDuration(at)
+		if err != nil {
+			return nil, err
+		}
+		t.Events = append(t.Events, fleet.RescheduleEvent{
+			RescheduleTime: s.w.now.Add(when).UnixNano(), PrevAllocID: "x", PrevNodeID: "nx", Delay: d,
+		})
+	}
+	return t, nil
+}
+
+// show prints the allocations.
+func (s *script) show(out *strings.Builder) {
+	for _, id := range slices.Sorted(maps.Keys(s.w.allocs)) {
+		a := s.w.allocs[id]
+		fmt.Fprintf(out, "%-4s %s %s v%d %s/%s", a.ID, a.Name, a.NodeID, a.JobVersion, a.DesiredStatus, a.ClientStatus)
+		if a.PreviousAllocation != "" {
+			fmt.Fprintf(out, " after %s", a.PreviousAllocation)
+		}
+		if a.FollowupEvalID != "" {
+			fmt.Fprintf(out, " waits for %s", a.FollowupEvalID)
+		}
+		if t := a.RescheduleTracker; t != nil {
+			out.WriteString(" attempts")
+			for _, e := range t.Events {
+				fmt.Fprintf(out, " %s", e.Delay)
+			}
+		}
+		for i, st := range a.AllocStates {
+			sep := " "
+			if i == 0 {
+				sep = " was "
+			}
+			out.WriteString(sep + st.Value)
+		}
+		out.WriteString("\n")
+	}
+}

@@ -1,0 +1,88 @@
+package reconcile
+
+import (
+	"fmt"
+	"time"
+
+	"skerry/fleet"
+)
+
+// settle chooses which of a slot's allocations stays, and why. Those that count
+// are given in the order of their creation, so the original comes first. Each
+// that loses is told why; why is "" where there was nothing to choose.
+func (d *decision) settle(members []*member) (winner *member, why string) {
+	for _, m := range members {
+		if winner == nil {
+			winner = m
+			continue
+		}
+		original, reason := d.pick(winner, m)
+		which, loser := "original", m
+		if !original {
+			which, loser, winner = "replacement", winner, m
+		}
+		why = fmt.Sprintf("the %s %s is kept: %s", which, fleet.Short(winner.a.ID), reason)
+		loser.reason = why
+	}
+	return winner, why
+}
+
+// pick decides between an original and its replacement: whether the original
+// stays, and why.
+func (d *decision) pick(orig, repl *member) (original bool, why string) {
+	rules := []struct {
+		bad  func(*member) bool
+		why  string
+		both string
+	}{
+		{func(m *member) bool { return d.outdated(m.a) }, "the other has an older version of the job", ""},
+		{func(m *member) bool { return m.kind == failed }, "the other failed", "both failed"},
+		{func(m *member) bool { return m.kind == spent }, "the other has ended", "both have ended"},
+	}
+	for _, r := range rules {
+		switch o, p := r.bad(orig), r.bad(repl); {
+		case o != p:
+			return p, r.why
+		case o && r.both != "":
+			return true, r.both
+		}
+	}
+	if o, p := orig.kind == done, repl.kind == done; o != p {
+		return o, "it has completed"
+	}
+	if o, p := orig.status() == fleet.ClientRunning, repl.status() == fleet.ClientRunning; o != p {
+		return o, "the other is not running"
+	}
+	switch strategy := orig.rules.Reconcile; strategy {
+	case fleet.ReconcileKeepReplacement:
+		return false, "reconcile = " + strategy
+	case fleet.ReconcileLongestRunning:
+		o, p := runningFor(orig.a, d.in.Now), runningFor(repl.a, d.in.Now)
+		return o >= p, fmt.Sprintf("reconcile = %s, %s against %s", strategy, o.Round(time.Second), p.Round(time.Second))
+	case fleet.ReconcileBestScore:
+		return orig.a.Score >= repl.a.Score,
+			fmt.Sprintf("reconcile = %s, %.3g against %.3g", strategy, orig.a.Score, repl.a.Score)
+	}
+	return true, "reconcile = " + fleet.ReconcileKeepOriginal
+}
+
+// runningFor is how long the leader of an allocation's tasks has been running, or
+// where none leads the one that runs longest. What the cluster does to the
+// allocation in the meantime, as when it loses sight of it, does not count.
+func runningFor(a *fleet.Alloc, now time.Time) time.Duration {
+	var d time.Duration
+	leader := ""
+	if g := a.Group(); g != nil {
+		for _, t := range g.Tasks {
+			if t.Leader {
+				leader = t.Name
+			}
+		}
+	}
+	for name, s := range a.TaskStates {
+		if s.State == fleet.TaskRunning && (leader == "" || name == leader) {
+			d = max(d, time.Duration(now.UnixNano()-s.RunningSince))
+		}
+	}
+	return d
+}

@@ -1,0 +1,377 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+)
+
+// slot is all allocations of one name.
+type slot struct {
+	index   int
+	name    string
+	members []*member // by creation
+	holder  *member   // the one that counts, nil: none
+	losers  []*member // could have been the holder, and are to stop
+	why     string    // why it, of several
+	// held is a lost allocation whose edge may still be running it, and that
+	// nothing has replaced yet.
+	held    *member
+	surplus string // why the group does not want the slot, ""
+}
+
+// slots sorts the allocations of a group into slots, by index and name.
+func (d *decision) slots(allocs []*fleet.Alloc) []*slot {
+	byName := map[string]*slot{}
+	var slots []*slot
+	for _, a := range allocs {
+		s := byName[a.Name]
+		if s == nil {
+			s = &slot{name: a.Name, index: math.MaxInt}
+			if i, ok := a.NameIndex(); ok {
+				s.index = i
+			}
+			byName[a.Name] = s
+			slots = append(slots, s)
+		}
+		s.members = append(s.members, d.classify(a))
+	}
+	slices.SortFunc(slots, func(a, b *slot) int {
+		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.name, b.name))
+	})
+	for _, s := range slots {
+		slices.SortFunc(s.members, func(a, b *member) int {
+			return cmp.Or(cmp.Compare(a.a.CreateIndex, b.a.CreateIndex),
+				cmp.Compare(a.a.CreateTime, b.a.CreateTime), cmp.Compare(a.a.ID, b.a.ID))
+		})
+	}
+	return slots
+}
+
+// newest returns the newest member for which ok holds, or nil.
+func (s *slot) newest(ok func(*member) bool) *member {
+	for i := len(s.members) - 1; i >= 0; i-- {
+		if ok(s.members[i]) {
+			return s.members[i]
+		}
+	}
+	return nil
+}
+
+func (s *slot) has(k kind) bool {
+	return s.newest(func(m *member) bool { return m.kind == k }) != nil
+}
+
+// active: the slot is one of those that the group has.
+func (s *slot) active() bool {
+	return s.surplus == "" &&
+		(s.held != nil || s.newest(func(m *member) bool { return m.kind != ended }) != nil)
+}
+
+// lives: something of the slot runs, or has succeeded.
+func (s *slot) lives() bool {
+	return s.newest(func(m *member) bool { return m.alive() || m.kind == done }) != nil
+}
+
+// resolve finds the slot's holder, and the others that could be it.
+func (d *decision) resolve(s *slot) {
+	var candidates []*member
+	for _, m := range s.members {
+		if m.counts() {
+			candidates = append(candidates, m)
+		}
+	}
+	s.holder, s.why = d.settle(candidates)
+	loses := func(m *member) bool { return m.counts() && m != s.holder }
+	s.losers = slices.DeleteFunc(candidates, func(m *member) bool { return !loses(m) })
+	s.members = slices.DeleteFunc(s.members, loses)
+	last := s.newest(func(*member) bool { return true })
+	if last != nil && last.kind == ended && last.rules.Hold > 0 && last.a.NextAllocation == "" &&
+		(last.a.ClientStatus == fleet.ClientLost || d.unconfirmed(last)) {
+		s.held = last
+	}
+}
+
+// act decides for everything in a slot.
+func (d *decision) act(s *slot, g *fleet.TaskGroup) {
+	for _, m := range s.losers {
+		d.stop(m, Change{Reason: m.reason})
+	}
+	for _, m := range s.members {
+		if s.surplus != "" {
+			d.drop(m, s.surplus)
+			continue
+		}
+		switch m.kind {
+		case ended:
+			d.leaveEnded(m)
+		case frozen:
+			d.keep(m, "its node's history is still coming in")
+		case away:
+			d.stayAway(m)
+		case leaving:
+			d.leave(m)
+		case lost:
+			d.giveUp(m)
+		case migrating:
+			d.stop(m, Change{Reason: "an operator wants it stopped and replaced"})
+		}
+	}
+	switch {
+	case !s.active():
+	case s.holder != nil:
+		d.hold(s, g)
+	case s.has(frozen):
+	case s.has(away), s.has(leaving):
+		d.standIn(s, g)
+	default:
+		d.refill(s, g)
+	}
+}
+
+// standIn places a replacement for an allocation that is out of sight, where its
+// rules want one.
+func (d *decision) standIn(s *slot, g *fleet.TaskGroup) {
+	m := s.newest(func(m *member) bool { return m.kind == away || m.kind == leaving })
+	if !m.rules.Replace {
+		return
+	}
+	since := d.in.Now
+	if m.kind == away {
+		since = awaySince(m.a)
+	}
+	next := nextAttempt(m.a, g.ReschedulePolicy, since)
+	switch {
+	case !next.allowed:
+		list, i := d.entry(m)
+		(*list)[i].Reason += "; but " + next.why
+	case next.at.After(d.in.Now.Add(rescheduleWindow)):
+		d.wishes = append(d.wishes, wish{
+			at: next.at, trigger: fleet.TriggerAllocReschedule, why: "replace what is out of sight on node " + d.nodeName(m.a),
+		})
+	default:
+		d.place(Placement{
+			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID,
+			Tracker: nextTracker(m.a, g.ReschedulePolicy, next.delay, d.in.Now),
+			Reason:  fmt.Sprintf("stands in for %s, which is out of sight on node %s", fleet.Short(m.a.ID), d.nodeName(m.a)),
+		})
+	}
+}
+
+// refill places what takes the place of a lost or stopped allocation.
+func (d *decision) refill(s *slot, g *fleet.TaskGroup) {
+	m := s.held
+	if m == nil {
+		m = s.newest(func(m *member) bool { return m.kind == lost || m.kind == migrating })
+	}
+	p := Placement{Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s", fleet.Short(m.a.ID))}
+	if m.kind == migrating {
+		d.place(p)
+		return
+	}
+	p.AvoidNode = m.a.NodeID
+	since := d.in.Now
+	if m.a.ClientStatus == fleet.ClientLost || m.a.ClientStatus == fleet.ClientUnknown {
+		since = awaySince(m.a)
+	}
+	if until := since.Add(m.rules.Hold); until.After(d.in.Now) {
+		list, i := d.entry(m)
+		d.wishes = append(d.wishes, wish{
+			at: until, trigger: fleet.TriggerDisconnectTimeout, list: list, i: i,
+			why: fmt.Sprintf("replace %s when its edge has surely stopped it", fleet.Short(m.a.ID)),
+		})
+		return
+	}
+	d.place(p)
+}
+
+// hold decides for the holder of a slot: it is where it should be, unless it
+// failed, has ended, or is not what the job now says.
+func (d *decision) hold(s *slot, g *fleet.TaskGroup) {
+	m := s.holder
+	if m.kind == done && !d.outdated(m.a) {
+		d.remain(m, "it has completed")
+		return
+	}
+	change := d.change(m.a)
+	unsuited := ""
+	if change == fleet.GroupInPlace && m.kind == present && d.in.Suits != nil {
+		unsuited = d.in.Suits(d.in.Nodes[m.a.NodeID], g.Name)
+	}
+	switch {
+	case d.outdated(m.a):
+		d.anew(m, s, g, fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version))
+	case unsuited != "":
+		d.anew(m, s, g, fmt.Sprintf("node %s does not suit version %d of the job: %s", d.nodeName(m.a), d.in.Job.Version, unsuited))
+	case m.kind == failed:
+		d.reschedule(m, s, g)
+	case m.kind == spent:
+		d.stop(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is replaced"})
+		d.place(Placement{
+			Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s, which has ended", fleet.Short(m.a.ID)),
+		})
+	case m.due:
+		why := s.why
+		if why == "" {
+			why = "it was not replaced"
+		}
+		d.reconnect(m, Change{Update: change == fleet.GroupInPlace, Reason: fmt.Sprintf("node %s is back: %s", d.nodeName(m.a), why)})
+	case change == fleet.GroupInPlace:
+		d.out.InPlace = append(d.out.InPlace, Change{
+			Alloc: m.a, Update: true, Reason: fmt.Sprintf("takes version %d of the job in place", d.in.Job.Version),
+		})
+	default:
+		d.keep(m, "it is as it should be")
+	}
+}
+
+// anew stops a holder and places the newest version in its stead.
+func (d *decision) anew(m *member, s *slot, g *fleet.TaskGroup, why string) {
+	d.stop(m, Change{Anew: true, WithPlacement: !m.due, Reason: why})
+	d.place(Placement{
+		Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),
+	})
+}
+
+// reschedule replaces a failed holder, now, later or never.
+func (d *decision) reschedule(m *member, s *slot, g *fleet.TaskGroup) {
+	next := nextAttempt(m.a, g.ReschedulePolicy, time.Unix(0, m.a.ModifyTime))
+	asked := m.a.DesiredTransition.Reschedule
+	if asked && !next.allowed {
+		next = attempt{allowed: true, at: d.in.Now}
+	}
+	now := asked || (m.a.FollowupEvalID != "" && m.a.FollowupEvalID == d.in.EvalID) ||
+		!next.at.After(d.in.Now.Add(rescheduleWindow))
+	switch {
+	case !next.allowed:
+		d.remain(m, "it failed, and "+next.why)
+	case !now:
+		list, i := d.remain(m, fmt.Sprintf("it failed, and is replaced %s after that", next.delay))
+		d.wishes = append(d.wishes, wish{
+			at: next.at, trigger: fleet.TriggerRetryFailedAlloc, list: list, i: i,
+			why: "replace what failed, after the delay of the reschedule policy",
+		})
+	default:
+		d.stop(m, Change{WithPlacement: !m.due, Reason: "it failed, and is replaced"})
+		d.place(Placement{
+			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID,
+			Tracker: nextTracker(m.a, g.ReschedulePolicy, next.delay, d.in.Now),
+			Reason:  fmt.Sprintf("replaces %s, which failed on node %s", fleet.Short(m.a.ID), d.nodeName(m.a)),
+		})
+	}
+}
+
+// leave makes an allocation unknown, with an evaluation for the end of its
+// window.
+func (d *decision) leave(m *member) {
+	d.out.Unknown = append(d.out.Unknown, Change{
+		Alloc: m.a, ClientStatus: fleet.ClientUnknown, Record: d.unknown(m), Reason: m.reason,
+	})
+	if m.rules.LostAfter > 0 {
+		d.timeout(m, d.in.Now.Add(m.rules.LostAfter), &d.out.Unknown)
+	}
+}
+
+// stayAway leaves an unknown allocation alone, and sees that its window ends.
+func (d *decision) stayAway(m *member) {
+	d.keep(m, "its node is still away: "+m.rules.String())
+	if m.rules.LostAfter > 0 {
+		d.timeout(m, awaySince(m.a).Add(m.rules.LostAfter), &d.out.Kept)
+	}
+}
+
+// timeout wishes for an evaluation at the end of a window, for the change that
+// was just added to list.
+func (d *decision) timeout(m *member, at time.Time, list *[]Change) {
+	d.wishes = append(d.wishes, wish{
+		at: at, trigger: fleet.TriggerDisconnectTimeout, list: list, i: len(*list) - 1,
+		why: "give up what is still unknown after " + m.rules.LostAfter.String(),
+	})
+}
+
+// giveUp makes an allocation lost.
+func (d *decision) giveUp(m *member) {
+	d.out.Lost = append(d.out.Lost, Change{
+		Alloc: m.a, DesiredStatus: fleet.DesiredStop, ClientStatus: fleet.ClientLost,
+		Record: d.record(fleet.ClientLost), Reason: m.reason,
+	})
+}
+
+// entry is where the change of an allocation stands that was decided on just now.
+func (d *decision) entry(m *member) (list *[]Change, i int) {
+	for _, list := range []*[]Change{&d.out.Kept, &d.out.Unknown, &d.out.Lost} {
+		for i := len(*list) - 1; i >= 0 && (*list)[i].Alloc.Name == m.a.Name; i-- {
+			if (*list)[i].Alloc == m.a {
+				return list, i
+			}
+		}
+	}
+	panic(fmt.Sprintf("no decision on allocation %s of slot %s", m.a.ID, m.a.Name))
+}
+
+// stop ends an allocation: one that is not in sight becomes unknown as well.
+func (d *decision) stop(m *member, c Change) {
+	c.Alloc, c.DesiredStatus, c.Record = m.a, fleet.DesiredStop, d.settled(m)
+	switch unknown := m.a.ClientStatus == fleet.ClientUnknown; {
+	case m.due && unknown:
+		c.ClientStatus = m.status()
+	case m.absent && !unknown && !m.a.ClientTerminal():
+		c.ClientStatus, c.Record = fleet.ClientUnknown, d.unknown(m)
+	}
+	d.out.Stops = append(d.out.Stops, c)
+}
+
+// reconnect settles an allocation that stays.
+func (d *decision) reconnect(m *member, c Change) {
+	c.Alloc, c.ClientStatus, c.Record = m.a, m.status(), d.settled(m)
+	d.out.Reconnects = append(d.out.Reconnects, c)
+}
+
+// remain leaves a holder as it is, settling it where that is due, and says where
+// the change stands.
+func (d *decision) remain(m *member, reason string) (list *[]Change, i int) {
+	if m.due {
+		d.reconnect(m, Change{Reason: reason})
+		return &d.out.Reconnects, len(d.out.Reconnects) - 1
+	}
+	d.keep(m, reason)
+	return &d.out.Kept, len(d.out.Kept) - 1
+}
+
+func (d *decision) keep(m *member, reason string) {
+	d.out.Kept = append(d.out.Kept, Change{Alloc: m.a, Reason: reason})
+}
+
+func (d *decision) place(p Placement) { d.out.Place = append(d.out.Place, p) }
+
+// settled is what to record of an allocation whose return is dealt with.
+func (d *decision) settled(m *member) []fleet.AllocState {
+	if !m.due {
+		return nil
+	}
+	return d.record(m.status())
+}
+
+// unknown is what to record of an allocation that goes out of sight. One that
+// was back in between, unsettled, was in sight in between.
+func (d *decision) unknown(m *member) []fleet.AllocState {
+	if m.a.NeedsToReconnect() {
+		return append(d.record(m.a.ClientStatus), d.record(fleet.ClientUnknown)...)
+	}
+	return d.record(fleet.ClientUnknown)
+}
+
+func (d *decision) record(status string) []fleet.AllocState {
+	return []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: status, Time: d.in.Now}}
+}
+
+func (d *decision) nodeName(a *fleet.Alloc) string {
+	if n := d.in.Nodes[a.NodeID]; n != nil {
+		return nodeName(n)
+	}
+	return fleet.Short(a.NodeID)
+}

@@ -1,0 +1,184 @@
+package reconcile_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+	"skerry/reconcile"
+)
+
+// start is when every scenario begins.
+var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// world is a cluster of one job, as far as reconcile sees it, in which what is
+// decided happens: a stand-in for the state, the scheduler and the edges, in
+// scenarios and in property tests. An allocation's ReportedStatus is what is true
+// on its edge.
+type world struct {
+	now      time.Time
+	job      *fleet.Job // newest version; nil: purged
+	nodes    map[fleet.NodeID]*fleet.Node
+	pools    map[string]string
+	allocs   map[fleet.AllocID]*fleet.Alloc
+	evals    map[fleet.EvalID]time.Time
+	unsuited map[fleet.NodeID]string
+	full     bool // nothing can be placed
+
+	allocSeq, evalSeq, turn int
+}
+
+func newWorld() *world {
+	return &world{
+		now: start, nodes: map[fleet.NodeID]*fleet.Node{}, pools: map[string]string{},
+		allocs: map[fleet.AllocID]*fleet.Alloc{}, evals: map[fleet.EvalID]time.Time{}, unsuited: map[fleet.NodeID]string{},
+	}
+}
+
+// input is what a decision for an evaluation sees.
+func (w *world) input(eval fleet.EvalID) reconcile.Input {
+	in := reconcile.Input{
+		Job: w.job, Namespace: fleet.DefaultNamespace, JobID: "job", EvalID: eval, Priority: 50,
+		Nodes: maps.Clone(w.nodes), DefaultDisconnect: w.pools, Waiting: map[fleet.EvalID]time.Time{}, Now: w.now,
+		Suits: func(n *fleet.Node, _ string) string { return w.unsuited[n.ID] },
+		NewID: func() string { w.evalSeq++; return fmt.Sprintf("f%d", w.evalSeq) },
+	}
+	for id, at := range w.evals {
+		if at.After(w.now) {
+			in.Waiting[id] = at
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.allocs)) {
+		in.Allocs = append(in.Allocs, w.allocs[id])
+	}
+	return in
+}
+
+// decide decides and lets it happen.
+func (w *world) decide(eval fleet.EvalID) reconcile.Output {
+	out := reconcile.Decide(w.input(eval))
+	w.apply(eval, out)
+	return out
+}
+
+// apply makes an output true, as the scheduler and the state would.
+func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
+	delete(w.evals, eval)
+	placed := map[fleet.AllocID]bool{}
+	for _, p := range out.Place {
+		if w.place(p) && p.Previous != nil {
+			placed[p.Previous.ID] = true
+		}
+	}
+	for _, changes := range [][]reconcile.Change{out.Stops, out.Lost, out.Unknown, out.Reconnects, out.InPlace} {
+		for _, c := range changes {
+			if !c.WithPlacement || placed[c.Alloc.ID] {
+				w.write(c)
+			}
+		}
+	}
+	for _, c := range out.Kept {
+		if c.Waits() {
+			w.write(c)
+		}
+	}
+	for _, e := range out.FollowUps {
+		w.evals[e.ID] = e.WaitUntil
+	}
+	for _, id := range out.Cancel {
+		delete(w.evals, id)
+	}
+}
+
+func (w *world) write(c reconcile.Change) {
+	a := c.Apply(w.job)
+	a.NextAllocation = w.allocs[a.ID].NextAllocation // the state's
+	a.ModifyTime = w.now.UnixNano()
+	w.allocs[a.ID] = &a
+}
+
+// place makes an allocation on the next ready node, rather not on the one to be
+// avoided.
+func (w *world) place(p reconcile.Placement) bool {
+	var ready, others []fleet.NodeID
+	for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
+		if w.nodes[id].Schedulable() && w.unsuited[id] == "" {
+			ready = append(ready, id)
+			if id != p.AvoidNode {
+				others = append(others, id)
+			}
+		}
+	}
+	if len(others) > 0 {
+		ready = others
+	}
+	if w.full || len(ready) == 0 {
+		return false
+	}
+	w.allocSeq++
+	w.turn++
+	a := &fleet.Alloc{
+		ID: fleet.AllocID(fmt.Sprintf("p%02d", w.allocSeq)), Name: p.Name, TaskGroup: p.Group, JobID: "job",
+		Namespace: fleet.DefaultNamespace, NodeID: ready[w.turn%len(ready)],
+		Job: w.job, JobVersion: w.job.Version, JobHash: w.job.SpecHash, RescheduleTracker: p.Tracker,
+		DesiredStatus: fleet.DesiredRun, DesiredDescription: p.Reason,
+		ClientStatus: fleet.ClientPending, ReportedStatus: fleet.ClientPending,
+		CreateIndex: fleet.Index(1000 + w.allocSeq), CreateTime: w.now.UnixNano(), ModifyTime: w.now.UnixNano(),
+	}
+	if p.Previous != nil {
+		a.PreviousAllocation = p.Previous.ID
+		prev := *w.allocs[p.Previous.ID]
+		prev.NextAllocation = a.ID
+		w.allocs[prev.ID] = &prev
+	}
+	w.allocs[a.ID] = a
+	return true
+}
+
+// edit changes a copy of an allocation.
+func (w *world) edit(id fleet.AllocID, change func(a *fleet.Alloc)) {
+	a := *w.allocs[id]
+	change(&a)
+	a.ModifyTime = w.now.UnixNano()
+	w.allocs[id] = &a
+}
+
+// setNode moves a node to a status. One that becomes ready has told everything.
+func (w *world) setNode(id fleet.NodeID, status fleet.NodeStatus) {
+	n := *w.nodes[id]
+	n.Status = status
+	w.nodes[id] = &n
+	if status == fleet.NodeReady {
+		w.report(id)
+	}
+}
+
+// report makes what is true on a ready node known, and lets its edge stop what
+// it was told to stop.
+func (w *world) report(id fleet.NodeID) {
+	for _, a := range w.onNode(id) {
+		w.edit(a.ID, func(a *fleet.Alloc) {
+			if a.DesiredStatus != fleet.DesiredRun && !reportsEnd(a) {
+				a.ReportedStatus = fleet.ClientComplete
+			}
+			a.ClientStatus = a.ReportedStatus
+		})
+	}
+}
+
+func (w *world) onNode(id fleet.NodeID) []*fleet.Alloc {
+	var out []*fleet.Alloc
+	for _, aid := range slices.Sorted(maps.Keys(w.allocs)) {
+		if w.allocs[aid].NodeID == id {
+			out = append(out, w.allocs[aid])
+		}
+	}
+	return out
+}
+
+// reportsEnd: the edge has finished with the allocation.
+func reportsEnd(a *fleet.Alloc) bool {
+	return a.ReportedStatus == fleet.ClientComplete || a.ReportedStatus == fleet.ClientFailed
+}
