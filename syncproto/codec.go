@@ -1,0 +1,132 @@
+package syncproto
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"skerry/fleet"
+)
+
+// Bounds of what is decoded, besides the size of a frame.
+const (
+	maxNesting  = 16      // arrays and maps within each other
+	maxElements = 1 << 14 // of one array
+	maxPairs    = 1 << 12 // of one map
+)
+
+// One encoding of each value (core deterministic, RFC 8949 4.2.1), and a decoder
+// that takes nothing which could be read in two ways: no duplicate keys, no
+// indefinite lengths, no tags, no text that is not UTF-8. Unknown keys are
+// skipped, so a newer release of the same protocol version may add some.
+var (
+	encMode = mustMode(cbor.CoreDetEncOptions().EncMode())
+	decMode = mustMode(cbor.DecOptions{
+		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
+		IndefLength:       cbor.IndefLengthForbidden,
+		TagsMd:            cbor.TagsForbidden,
+		MaxNestedLevels:   maxNesting,
+		MaxArrayElements:  maxElements,
+		MaxMapPairs:       maxPairs,
+		FieldNameMatching: cbor.FieldNameMatchingCaseSensitive,
+		IntDec:            cbor.IntDecConvertSignedOrFail,
+		DefaultMapType:    reflect.TypeFor[map[string]any](),
+	}.DecMode())
+)
+
+func mustMode[M any](m M, err error) M {
+	if err != nil {
+		panic(fmt.Sprintf("set up CBOR: %v", err)) // constants above are wrong
+	}
+	return m
+}
+
+// EncodeMessage returns a frame's body. Errors are of values that no frame may
+// carry (CodeFrameTooLarge, CodeInvalid).
+func EncodeMessage(m Message) ([]byte, error) {
+	b, err := encMode.Marshal(m)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "encode %s: %v", m.FrameType(), err)
+	}
+	if len(b) > MaxFrame {
+		return nil, fleet.Errorf(fleet.CodeFrameTooLarge, "encode %s: %d bytes, at most %d are allowed", m.FrameType(), len(b), MaxFrame)
+	}
+	return b, nil
+}
+
+// DecodeMessage is the inverse of EncodeMessage: body is what followed a frame's
+// type and length. The Message is a value, not a pointer. It never panics, keeps
+// nothing of body, and allocates no more than a small multiple of its length.
+// Errors are *fleet.Error with CodeFrameBad or CodeFrameTooLarge.
+func DecodeMessage(t FrameType, body []byte) (Message, error) {
+	if len(body) > MaxFrame {
+		return nil, tooLarge(t, uint64(len(body)))
+	}
+	decode, ok := decoders[t]
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeFrameBad, "decode a frame: type %d is not known", uint8(t))
+	}
+	m, err := decode(body)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeFrameBad, "decode %s: %v", t, err)
+	}
+	if v, ok := m.(interface{ check() error }); ok {
+		if err := v.check(); err != nil {
+			return nil, fleet.Errorf(fleet.CodeFrameBad, "decode %s: %v", t, err)
+		}
+	}
+	return m, nil
+}
+
+var decoders = map[FrameType]func([]byte) (Message, error){
+	FrameHello:        decodeAs[Hello],
+	FrameWelcome:      decodeAs[Welcome],
+	FrameHeartbeat:    decodeAs[Heartbeat],
+	FrameHeartbeatAck: decodeAs[HeartbeatAck],
+	FrameUpdates:      decodeAs[Updates],
+	FrameApplied:      decodeAs[Applied],
+	FrameDesired:      decodeAs[Desired],
+	FrameReceived:     decodeAs[Received],
+	FrameRefused:      decodeAs[Refused],
+	FrameHoldings:     decodeAs[Holdings],
+	FrameProbe:        decodeAs[Probe],
+	FrameProbeAck:     decodeAs[ProbeAck],
+	FrameRequest:      decodeAs[Request],
+	FrameReply:        decodeAs[Reply],
+	FrameEnroll:       decodeAs[Enroll],
+	FrameEnrolled:     decodeAs[Enrolled],
+	FrameResync:       decodeAs[Resync],
+}
+
+func decodeAs[M Message](body []byte) (Message, error) {
+	var m M
+	if err := decMode.Unmarshal(body, &m); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// EncodeJob returns a job as the body that travels in Desired.Bodies and that an
+// edge journals: a map by field name, which readers of other releases can read.
+func EncodeJob(j *fleet.Job) ([]byte, error) {
+	b, err := encMode.Marshal(j)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "encode job %s: %v", j.ID, err)
+	}
+	return b, nil
+}
+
+// DecodeJob is the inverse of EncodeJob. Numbers in a task's Config come out as
+// int64 or float64, lists as []any, blocks as map[string]any.
+func DecodeJob(b []byte) (*fleet.Job, error) {
+	j := new(fleet.Job)
+	if err := decMode.Unmarshal(b, j); err != nil {
+		return nil, fleet.Errorf(fleet.CodeFrameBad, "decode a job: %v", err)
+	}
+	return j, nil
+}
+
+func tooLarge(t FrameType, n uint64) *fleet.Error {
+	return fleet.Errorf(fleet.CodeFrameTooLarge, "read %s: a body of %d bytes, at most %d are allowed", t, n, MaxFrame)
+}

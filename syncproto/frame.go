@@ -1,0 +1,178 @@
+package syncproto
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"skerry/fleet"
+)
+
+// A frame is its type (one byte), its body's length (unsigned varint, at most
+// three bytes), and its body.
+
+// readBuffer is what a Reader holds between frames: a hub has three of them for
+// every edge.
+const readBuffer = 256
+
+// bodyChunk is how much of a body a Reader makes room for before it has come.
+const bodyChunk = 16 << 10
+
+// Reader reads frames from a stream. It is used by one goroutine.
+type Reader struct{ r *bufio.Reader }
+
+// NewReader returns a Reader of r. It may read ahead; Rest gives what it holds.
+func NewReader(r io.Reader) *Reader { return &Reader{bufio.NewReaderSize(r, readBuffer)} }
+
+// Read returns the next message. io.EOF: the stream ended between two frames.
+// Errors of what was sent are *fleet.Error with CodeFrameBad or
+// CodeFrameTooLarge; the stream is then out of step and must be given up. Memory
+// grows with what has arrived, never with what a length announces.
+func (r *Reader) Read() (Message, error) {
+	b, err := r.r.ReadByte()
+	if err != nil {
+		return nil, err
+	}
+	t := FrameType(b)
+	if _, ok := decoders[t]; !ok {
+		return nil, fleet.Errorf(fleet.CodeFrameBad, "read a frame: type %d is not known", b)
+	}
+	n, err := r.length(t)
+	if err != nil {
+		return nil, err
+	}
+	body, err := r.body(t, n)
+	if err != nil {
+		return nil, err
+	}
+	return DecodeMessage(t, body)
+}
+
+// Rest returns a reader of the raw bytes that follow the last frame.
+func (r *Reader) Rest() io.Reader { return r.r }
+
+// length reads a varint in its shortest form.
+func (r *Reader) length(t FrameType) (int, error) {
+	var n uint64
+	for shift := 0; shift < 21; shift += 7 {
+		b, err := r.r.ReadByte()
+		if err != nil {
+			return 0, truncated(t, err)
+		}
+		n |= uint64(b&0x7f) << shift
+		if b&0x80 != 0 {
+			continue
+		}
+		if b == 0 && shift > 0 {
+			return 0, fleet.Errorf(fleet.CodeFrameBad, "read %s: its length is not in the shortest form", t)
+		}
+		if n > MaxFrame {
+			return 0, tooLarge(t, n)
+		}
+		return int(n), nil
+	}
+	return 0, fleet.Errorf(fleet.CodeFrameTooLarge, "read %s: a length of more than three bytes, at most %d are allowed", t, MaxFrame)
+}
+
+func (r *Reader) body(t FrameType, n int) ([]byte, error) {
+	body := make([]byte, min(n, bodyChunk))
+	read := 0
+	for {
+		k, err := io.ReadFull(r.r, body[read:])
+		read += k
+		if err != nil {
+			return nil, truncated(t, err)
+		}
+		if read == n {
+			return body, nil
+		}
+		grown := make([]byte, min(n, 2*read))
+		copy(grown, body)
+		body = grown
+	}
+}
+
+// truncated names a stream that ended within a frame; other errors pass.
+func truncated(t FrameType, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fleet.Errorf(fleet.CodeFrameBad, "read %s: the stream ended within the frame", t)
+	}
+	return fmt.Errorf("read %s: %w", t, err)
+}
+
+// Writer writes frames to a stream, each with one Write. It is used by one
+// goroutine.
+type Writer struct{ w io.Writer }
+
+// NewWriter returns a Writer to w.
+func NewWriter(w io.Writer) *Writer { return &Writer{w} }
+
+// Write writes a message. Where it cannot be encoded, nothing is written.
+func (w *Writer) Write(m Message) error {
+	f, err := AppendFrame(nil, m)
+	if err != nil {
+		return err
+	}
+	if _, err := w.w.Write(f); err != nil {
+		return fmt.Errorf("write %s: %w", m.FrameType(), err)
+	}
+	return nil
+}
+
+// AppendFrame appends a message as a frame.
+func AppendFrame(b []byte, m Message) ([]byte, error) {
+	body, err := EncodeMessage(m)
+	if err != nil {
+		return b, err
+	}
+	b = append(b, byte(m.FrameType()))
+	b = binary.AppendUvarint(b, uint64(len(body)))
+	return append(b, body...), nil
+}
+
+var frameNames = map[FrameType]string{
+	FrameHello: "Hello", FrameWelcome: "Welcome", FrameHeartbeat: "Heartbeat", FrameHeartbeatAck: "HeartbeatAck",
+	FrameUpdates: "Updates", FrameApplied: "Applied", FrameDesired: "Desired", FrameReceived: "Received",
+	FrameRefused: "Refused", FrameHoldings: "Holdings", FrameProbe: "Probe", FrameProbeAck: "ProbeAck",
+	FrameRequest: "Request", FrameReply: "Reply", FrameEnroll: "Enroll", FrameEnrolled: "Enrolled", FrameResync: "Resync",
+}
+
+func (t FrameType) String() string {
+	if s, ok := frameNames[t]; ok {
+		return s
+	}
+	return fmt.Sprintf("frame type %d", uint8(t))
+}
+
+// WriteStream names a stream that the edge has opened: the first byte on it, before
+// any frame.
+func WriteStream(w io.Writer, s Stream) error {
+	if _, err := w.Write([]byte{byte(s)}); err != nil {
+		return fmt.Errorf("open the %s stream: %w", s, err)
+	}
+	return nil
+}
+
+// ReadStream reads what WriteStream wrote. A hub accepts a session's streams in
+// any order, each at most once.
+func ReadStream(r io.Reader) (Stream, error) {
+	var b [1]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return 0, fmt.Errorf("read a stream's name: %w", err)
+	}
+	if int(b[0]) >= len(streamNames) {
+		return 0, fleet.Errorf(fleet.CodeFrameBad, "read a stream's name: %d is not known", b[0])
+	}
+	return Stream(b[0]), nil
+}
+
+var streamNames = [...]string{StreamControl: "control", StreamUpdates: "updates", StreamDesired: "desired"}
+
+func (s Stream) String() string {
+	if int(s) < len(streamNames) {
+		return streamNames[s]
+	}
+	return fmt.Sprintf("stream %d", uint8(s))
+}

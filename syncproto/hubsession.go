@@ -1,0 +1,304 @@
+package syncproto
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// HubSession is the hub's half of a session with one edge.
+//
+// Invariant: it gives no EventUpdates before it has sent the first HeartbeatAck.
+type HubSession struct {
+	node fleet.NodeID
+
+	state   SessionState
+	hello   Hello
+	epoch   fleet.Epoch
+	ttl     time.Duration
+	since   time.Duration // when state was entered, while it is not open
+	beat    time.Duration // when the newest beat came
+	beatNo  uint64        // its number
+	next    fleet.Seq     // Updates may start here, or lower
+	waiting int           // Updates not yet answered
+	desired fleet.Index   // newest sent
+	probe   uint64        // newest sent
+}
+
+// NewHubSession makes the hub's half for a connection whose certificate names
+// node.
+func NewHubSession(now time.Duration, node fleet.NodeID) *HubSession {
+	return &HubSession{node: node, since: now, ttl: DefaultTTL}
+}
+
+// State is how far the session has come.
+func (s *HubSession) State() SessionState { return s.state }
+
+// Epoch is the session's, as committed; 0 before.
+func (s *HubSession) Epoch() fleet.Epoch { return s.epoch }
+
+// Frame takes a frame that the edge sent on a stream.
+func (s *HubSession) Frame(now time.Duration, on Stream, m Message) []Output {
+	if s.state == SessionEnded {
+		return nil
+	}
+	if want := expected(m.FrameType()); on != want {
+		return s.bad("%s on the %s stream: it belongs on %s", m.FrameType(), on, want)
+	}
+	switch m := m.(type) {
+	case Hello:
+		return s.onHello(now, m)
+	case Heartbeat:
+		return s.onHeartbeat(now, m)
+	case Updates:
+		return s.onUpdates(m)
+	case Received:
+		return s.onReceived(m)
+	case Holdings:
+		if s.state != SessionOpen {
+			return s.early(m)
+		}
+		return []Output{event(EventHoldings{m})}
+	case ProbeAck:
+		if s.probe == 0 || m.Number != s.probe {
+			return nil // an answer to a probe that a newer one replaced
+		}
+		s.probe = 0
+		return []Output{event(EventProbeAck(m))}
+	case Refused:
+		return s.end(EventEnd{Err: &fleet.Error{Code: m.Code, Message: m.Message, Hint: m.Hint}})
+	}
+	return s.bad("%s is a hub's frame", m.FrameType())
+}
+
+// Bad takes what a Reader reported instead of a frame: the edge is told.
+func (s *HubSession) Bad(err *fleet.Error) []Output {
+	return s.Refuse(Refused{Code: err.Code, Message: err.Message, Hint: err.Hint})
+}
+
+// Tick lets time pass. Once a second is often enough.
+func (s *HubSession) Tick(now time.Duration) []Output {
+	switch s.state {
+	case SessionNew, SessionWelcomed:
+		if now-s.since >= HelloTimeout {
+			what := map[SessionState]string{SessionNew: "Hello", SessionWelcomed: "Heartbeat"}[s.state]
+			return s.Refuse(Refused{Code: fleet.CodeTimeout, Message: "no " + what + " within " + HelloTimeout.String()})
+		}
+	case SessionBeat, SessionOpen:
+		if silence := now - s.beat; silence >= MissedBeats*s.ttl {
+			return s.end(EventEnd{Err: fleet.Errorf(fleet.CodeTimeout, "no heartbeat for %s, %d times the TTL", silence, MissedBeats)})
+		}
+	}
+	return nil
+}
+
+// Accept answers EventHello. The session fills in Version, and DefaultTTL where
+// there is no TTL.
+func (s *HubSession) Accept(now time.Duration, w Welcome) []Output {
+	if s.state != SessionHello {
+		return s.misstep("accept")
+	}
+	w.Version, _ = chooseVersion(s.hello.Versions)
+	if w.TTL == 0 {
+		w.TTL = s.ttl
+	}
+	s.ttl = w.TTL
+	s.next = w.Applied + 1
+	s.state, s.since = SessionWelcomed, now
+	return []Output{send(w)}
+}
+
+// Refuse answers any event, or speaks unasked: it ends the session and tells the
+// edge why.
+func (s *HubSession) Refuse(r Refused) []Output {
+	if s.state == SessionEnded {
+		return nil
+	}
+	end := EventEnd{
+		Err:        &fleet.Error{Code: r.Code, Message: r.Message, Hint: r.Hint},
+		RetryAfter: r.RetryAfter, Session: r.Session, Applied: r.Applied,
+	}
+	return append([]Output{send(r)}, s.end(end)...)
+}
+
+// Acknowledge answers EventBeat. The first one says that the cluster has
+// committed the session as ack.Epoch, and opens the way for updates. The session
+// fills in Number, and leaves out what the edge knows already.
+func (s *HubSession) Acknowledge(ack HeartbeatAck) []Output {
+	first := s.state == SessionBeat
+	switch s.state {
+	case SessionEnded:
+		return nil
+	case SessionBeat:
+		if ack.Epoch == 0 {
+			return s.misstep("acknowledge without an epoch")
+		}
+		s.state, s.epoch = SessionOpen, ack.Epoch
+		s.next = max(s.next, ack.Applied+1)
+	case SessionOpen:
+	default:
+		return s.misstep("acknowledge")
+	}
+	if ack.TTL == s.ttl {
+		ack.TTL = 0
+	} else if ack.TTL > 0 {
+		s.ttl = ack.TTL
+	}
+	if !first {
+		ack.Epoch, ack.Applied, ack.Index, ack.Term = 0, 0, 0, 0
+	}
+	if !first || s.hello.Lost == "" {
+		ack.ChainHash = nil
+	}
+	ack.Number = s.beatNo
+	return []Output{send(ack)}
+}
+
+// AppliedTo answers the oldest EventUpdates that is not yet answered.
+func (s *HubSession) AppliedTo(a Applied) []Output {
+	switch {
+	case s.state == SessionEnded:
+		return nil
+	case s.waiting == 0:
+		return s.misstep("answer updates")
+	}
+	s.waiting--
+	return []Output{send(a)}
+}
+
+// Desire sends desired state.
+func (s *HubSession) Desire(d Desired) []Output {
+	switch s.state {
+	case SessionEnded:
+		return nil
+	case SessionOpen:
+		s.desired = max(s.desired, d.Index)
+		return []Output{send(d)}
+	}
+	return s.misstep("send desired state")
+}
+
+// Probe asks whether the edge is alive; number grows with each.
+func (s *HubSession) Probe(number uint64) []Output {
+	switch s.state {
+	case SessionEnded:
+		return nil
+	case SessionOpen:
+		s.probe = number
+		return []Output{send(Probe{Number: number})}
+	}
+	return s.misstep("probe")
+}
+
+// Resync asks the edge to say everything again; its rows may then start at
+// r.Applied+1.
+func (s *HubSession) Resync(r Resync) []Output {
+	switch s.state {
+	case SessionEnded:
+		return nil
+	case SessionOpen:
+		return []Output{send(r)}
+	}
+	return s.misstep("ask for a resync")
+}
+
+func (s *HubSession) onHello(now time.Duration, h Hello) []Output {
+	if s.state != SessionNew {
+		return s.bad("a second Hello in state %s", s.state)
+	}
+	if _, ok := chooseVersion(h.Versions); !ok {
+		return s.Refuse(Refused{
+			Code:    fleet.CodeVersion,
+			Message: "no protocol version in common: the edge offers " + joinVersions(h.Versions) + ", this hub speaks " + joinVersions([]uint16{Version}),
+			Hint:    "upgrade the older side",
+		})
+	}
+	switch {
+	case h.Node != s.node:
+		return s.Refuse(Refused{
+			Code:    fleet.CodeForbidden,
+			Message: "the Hello is of node " + fleet.Short(h.Node) + ", the certificate of " + fleet.Short(s.node),
+		})
+	case h.Instance == "" || h.Boot == "" || h.Session == 0:
+		return s.bad("a Hello without instance, boot id or session counter")
+	case h.Last > 0 && (h.First == 0 || h.First > h.Last+1), h.Last == 0 && h.First > 1:
+		return s.bad("a Hello that holds rows %d to %d", h.First, h.Last)
+	}
+	s.hello, s.state, s.since = h, SessionHello, now
+	return []Output{event(EventHello{h})}
+}
+
+func (s *HubSession) onHeartbeat(now time.Duration, h Heartbeat) []Output {
+	switch s.state {
+	case SessionWelcomed, SessionBeat, SessionOpen:
+	default:
+		return s.early(h)
+	}
+	if h.Number != s.beatNo+1 {
+		return s.bad("heartbeat %d after %d", h.Number, s.beatNo)
+	}
+	s.beat, s.beatNo = now, h.Number
+	switch s.state {
+	case SessionWelcomed:
+		s.state = SessionBeat
+		return []Output{event(EventBeat{First: true, Heartbeat: h})}
+	case SessionBeat:
+		return nil
+	}
+	return []Output{event(EventBeat{Heartbeat: h})}
+}
+
+func (s *HubSession) onUpdates(u Updates) []Output {
+	if s.state != SessionOpen {
+		return s.Refuse(Refused{
+			Code:    fleet.CodeHeartbeatFirst,
+			Message: "updates before a heartbeat of this session was acknowledged (state " + s.state.String() + ")",
+		})
+	}
+	switch {
+	case s.hello.Lost != "":
+		return s.bad("updates of a journal that has lost rows and does not know yet where to go on")
+	case s.waiting == MaxUpdatesInFlight:
+		return s.bad("more than %d Updates without an answer", MaxUpdatesInFlight)
+	case u.Base && u.First != s.hello.First:
+		return s.bad("updates that start anew at row %d, where the Hello holds %d on", u.First, s.hello.First)
+	case !u.Base && u.First > s.next:
+		return s.Refuse(Refused{
+			Code:    fleet.CodeGap,
+			Message: "updates that start at a row after the next one",
+			Applied: s.next - 1,
+		})
+	}
+	s.waiting++
+	s.next = max(s.next, u.First+fleet.Seq(len(u.Rows)))
+	return []Output{event(EventUpdates{Epoch: s.epoch, Updates: u})}
+}
+
+func (s *HubSession) onReceived(r Received) []Output {
+	switch {
+	case s.state != SessionOpen:
+		return s.early(r)
+	case r.Index > s.desired:
+		return s.bad("received index %d, where %d is the newest sent", r.Index, s.desired)
+	}
+	return []Output{event(EventReceived{r})}
+}
+
+// early refuses a frame that comes before its time.
+func (s *HubSession) early(m Message) []Output {
+	return s.bad("%s in state %s", m.FrameType(), s.state)
+}
+
+func (s *HubSession) bad(format string, args ...any) []Output {
+	return s.Bad(fleet.Errorf(fleet.CodeFrameBad, format, args...))
+}
+
+// misstep ends the session for a call that its owner must not make now.
+func (s *HubSession) misstep(what string) []Output {
+	return s.Refuse(Refused{Code: fleet.CodeInternal, Message: "the hub tried to " + what + " in state " + s.state.String()})
+}
+
+func (s *HubSession) end(e EventEnd) []Output {
+	s.state = SessionEnded
+	return []Output{event(e)}
+}

@@ -1,0 +1,288 @@
+package identity
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// Identity is a key, the certificate that a cluster gave for it, and that
+// cluster's CA. It does not change.
+type Identity struct {
+	Role string // syncproto.RoleHub or RoleEdge
+	Name string // a hub's name, an edge's node id
+	Cert *x509.Certificate
+	CA   *x509.Certificate
+	Key  *ecdsa.PrivateKey
+}
+
+// New puts an identity together: the certificate (DER) must be of ca (DER), for
+// key, and of a role that is known. Its validity in time is not looked at.
+func New(cert, ca []byte, key *ecdsa.PrivateKey) (*Identity, error) {
+	id := &Identity{Key: key}
+	var err error
+	if id.Cert, err = x509.ParseCertificate(cert); err != nil {
+		return nil, fmt.Errorf("parse a certificate: %w", err)
+	}
+	if id.CA, err = x509.ParseCertificate(ca); err != nil {
+		return nil, fmt.Errorf("parse the CA's certificate: %w", err)
+	}
+	if !key.PublicKey.Equal(id.Cert.PublicKey) {
+		return nil, errors.New("check a certificate: it is not for this key")
+	}
+	var ok bool
+	if id.Role, id.Name, ok = Subject(id.Cert); !ok {
+		return nil, fmt.Errorf("check a certificate: common name %q names no role", id.Cert.Subject.CommonName)
+	}
+	if err := (Check{CA: id.CA, Role: id.Role}).Verify([]*x509.Certificate{id.Cert}); err != nil {
+		return nil, err
+	}
+	return id, nil
+}
+
+// Load is New from PEM texts, as EncodeCert and EncodeKey make them.
+func Load(cert, key, ca []byte) (*Identity, error) {
+	k, err := decodeKey(key)
+	if err != nil {
+		return nil, err
+	}
+	certDER, err := decodePEM(cert, pemCert)
+	if err != nil {
+		return nil, err
+	}
+	caDER, err := decodePEM(ca, pemCert)
+	if err != nil {
+		return nil, err
+	}
+	return New(certDER, caDER, k)
+}
+
+// ClientTLS is the configuration to dial a hub with. now gives the latest time
+// that is known to be past (see the package's comment).
+func (id *Identity) ClientTLS(now func() time.Time) *tls.Config {
+	cert := id.Certificate()
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &cert, nil
+		},
+		InsecureSkipVerify: true, // of host names; VerifyConnection does the rest
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			return Check{CA: id.CA, Role: syncproto.RoleHub, Now: now()}.Verify(cs.PeerCertificates)
+		},
+	}
+}
+
+// Certificate is the identity as crypto/tls takes it, without the CA.
+func (id *Identity) Certificate() tls.Certificate {
+	return tls.Certificate{Certificate: [][]byte{id.Cert.Raw}, PrivateKey: id.Key, Leaf: id.Cert}
+}
+
+// EnrollTLS is the configuration to enrol with: no certificate of one's own yet,
+// and a hub is taken whose chain has the CA that the token names. What does not
+// fit is CodeCAMismatch.
+func (t Token) EnrollTLS(now func() time.Time) *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, // of host names; VerifyConnection does the rest
+		VerifyConnection: func(cs tls.ConnectionState) error {
+			for _, c := range cs.PeerCertificates {
+				if t.Names(c.Raw) {
+					return Check{CA: c, Role: syncproto.RoleHub, Now: now()}.Verify(cs.PeerCertificates)
+				}
+			}
+			return fleet.Errorf(fleet.CodeCAMismatch, "check the hub: its CA is not the one that the join token names").
+				WithHint("the token is of another cluster, or something between here and the hub pretends to be it")
+		},
+	}
+}
+
+// Check says what a peer's certificate must be.
+type Check struct {
+	CA   *x509.Certificate
+	Role string // "": any
+	// Now is compared with the end of validity alone. Zero: not at all.
+	Now time.Time
+	// Grace is how long past its end a certificate is still taken.
+	Grace time.Duration
+}
+
+// Verify checks a peer's chain, its own certificate first. Errors are
+// *fleet.Error with CodeForbidden.
+func (c Check) Verify(chain []*x509.Certificate) error {
+	if len(chain) == 0 {
+		return fleet.Errorf(fleet.CodeForbidden, "check a peer: it showed no certificate").
+			WithHint("it has to enrol with a join token first")
+	}
+	leaf := chain[0]
+	role, _, ok := Subject(leaf)
+	if !ok || c.Role != "" && role != c.Role {
+		return fleet.Errorf(fleet.CodeForbidden, "check a peer: %q is not in the role %q", leaf.Subject.CommonName, c.Role)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(c.CA)
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots:       roots,
+		CurrentTime: c.moment(leaf),
+		KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+	})
+	var invalid x509.CertificateInvalidError
+	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+		return fleet.Errorf(fleet.CodeForbidden, "check a peer: the certificate of %s ended at %s", leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339)).
+			WithHint("enrol again with a join token")
+	}
+	if err != nil {
+		return fleet.Errorf(fleet.CodeForbidden, "check a peer: the certificate of %s: %v", leaf.Subject.CommonName, err).
+			WithHint("it is not of this cluster")
+	}
+	return nil
+}
+
+// moment is the time to check a leaf at, so that nothing but its end, with the
+// grace, counts.
+func (c Check) moment(leaf *x509.Certificate) time.Time {
+	at := c.Now
+	if at.Before(leaf.NotBefore) {
+		return leaf.NotBefore
+	}
+	if at.After(leaf.NotAfter) && !at.After(leaf.NotAfter.Add(c.Grace)) {
+		return leaf.NotAfter
+	}
+	return at
+}
+
+// CommonName is the common name of a certificate.
+func CommonName(role, name string) string { return role + ":" + name }
+
+// Subject is the role and the name that a certificate is for; ok is false where
+// it has none that we know.
+func Subject(cert *x509.Certificate) (role, name string, ok bool) {
+	role, name, ok = strings.Cut(cert.Subject.CommonName, ":")
+	return role, name, ok && ValidName(role, name)
+}
+
+// ValidName reports whether name can be that of a certificate in role: a node id
+// (a UUID) for an edge; for a hub 1 to 64 letters, digits, '.', '_' and '-', the
+// first and the last being a letter or a digit.
+func ValidName(role, name string) bool {
+	switch role {
+	case syncproto.RoleEdge:
+		return validUUID(name)
+	case syncproto.RoleHub:
+		return validHubName(name)
+	}
+	return false
+}
+
+// NewKey draws a private key (ECDSA, P-256: what secure elements can hold, too).
+func NewKey() (*ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("draw a key: %w", err)
+	}
+	return key, nil
+}
+
+// NewRequest makes the certificate request (PKCS #10, DER) of key for a role and
+// a name.
+func NewRequest(key crypto.Signer, role, name string) ([]byte, error) {
+	if !ValidName(role, name) {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "ask for a certificate: %q is no name of a %s", name, role)
+	}
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: CommonName(role, name)},
+	}, key)
+	if err != nil {
+		return nil, fmt.Errorf("make a certificate request: %w", err)
+	}
+	return csr, nil
+}
+
+const (
+	pemCert = "CERTIFICATE"
+	pemKey  = "PRIVATE KEY"
+)
+
+// EncodeCert writes a certificate (DER) as PEM.
+func EncodeCert(der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: pemCert, Bytes: der})
+}
+
+// EncodeKey writes a private key as PEM (PKCS #8).
+func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode a key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), nil
+}
+
+// decodeKey is the inverse of EncodeKey.
+func decodeKey(text []byte) (*ecdsa.PrivateKey, error) {
+	der, err := decodePEM(text, pemKey)
+	if err != nil {
+		return nil, err
+	}
+	k, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, fmt.Errorf("parse a key: %w", err)
+	}
+	key, ok := k.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("parse a key: it is a %T, not ECDSA", k)
+	}
+	return key, nil
+}
+
+func decodePEM(text []byte, kind string) ([]byte, error) {
+	b, _ := pem.Decode(text)
+	if b == nil || b.Type != kind {
+		return nil, fmt.Errorf("parse PEM: no %s in it", strings.ToLower(kind))
+	}
+	return b.Bytes, nil
+}
+
+func validUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i, r := range s {
+		switch i {
+		case 8, 13, 18, 23:
+			if r != '-' {
+				return false
+			}
+		default:
+			if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func validHubName(s string) bool {
+	if len(s) == 0 || len(s) > 64 {
+		return false
+	}
+	for i, r := range s {
+		alnum := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		inner := r == '.' || r == '_' || r == '-'
+		if !alnum && (!inner || i == 0 || i == len(s)-1) {
+			return false
+		}
+	}
+	return true
+}

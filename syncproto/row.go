@@ -1,0 +1,193 @@
+package syncproto
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// MaxRow bounds an encoded row. EncodeRow never makes a longer one: it cuts
+// texts, so that what happened is never lost for how much was said about it.
+const MaxRow = 64 << 10
+
+// Bounds of a row's texts, in bytes; longer ones are cut.
+const (
+	maxRowText    = 4 << 10
+	maxRowName    = 256
+	maxRowDetails = 32
+	maxRowDetail  = 1 << 10
+)
+
+// rowVersion is a row's first byte.
+const rowVersion = 1
+
+// row is a transition on disk and on the wire, version 1. Keys and meanings are
+// frozen; a new meaning is a new key, or a new version. See syncproto.cddl.
+type row struct {
+	Seq               uint64    `cbor:"1,keyasint"`
+	Boot              uid       `cbor:"2,keyasint,omitempty"`
+	Mono              int64     `cbor:"3,keyasint,omitempty"` // nanoseconds
+	Wall              int64     `cbor:"4,keyasint,omitempty"` // UnixNano
+	Kind              word      `cbor:"5,keyasint"`
+	Alloc             uid       `cbor:"6,keyasint,omitempty"`
+	ClientStatus      word      `cbor:"7,keyasint,omitempty"`
+	ClientDescription string    `cbor:"8,keyasint,omitempty"`
+	Task              string    `cbor:"9,keyasint,omitempty"`
+	State             *rowState `cbor:"10,keyasint,omitempty"`
+	Event             *rowEvent `cbor:"11,keyasint,omitempty"`
+	Message           string    `cbor:"12,keyasint,omitempty"`
+	Dropped           uint64    `cbor:"13,keyasint,omitempty"`
+}
+
+// rowState is a task's state. Times are relative to the row's wall clock.
+type rowState struct {
+	State       word   `cbor:"1,keyasint,omitempty"`
+	Failed      bool   `cbor:"2,keyasint,omitempty"`
+	Restarts    uint64 `cbor:"3,keyasint,omitempty"`
+	LastRestart *int64 `cbor:"4,keyasint,omitempty"`
+	StartedAt   *int64 `cbor:"5,keyasint,omitempty"`
+	FinishedAt  *int64 `cbor:"6,keyasint,omitempty"`
+	RunningFor  int64  `cbor:"7,keyasint,omitempty"` // nanoseconds
+}
+
+// rowEvent is a task's event. Time is relative to the row's wall clock.
+type rowEvent struct {
+	Type     word              `cbor:"1,keyasint,omitempty"`
+	Time     int64             `cbor:"2,keyasint,omitempty"`
+	Message  string            `cbor:"3,keyasint,omitempty"`
+	Details  map[string]string `cbor:"4,keyasint,omitempty"`
+	ExitCode int               `cbor:"5,keyasint,omitempty"`
+	Signal   int               `cbor:"6,keyasint,omitempty"`
+	Fails    bool              `cbor:"7,keyasint,omitempty"`
+}
+
+// EncodeRow encodes a transition as the bytes that a journal stores, that travel
+// in Updates and that a Raft entry holds. They never change once written. Times
+// lose their zone, a task's state its events; texts over their bounds are cut.
+func EncodeRow(t fleet.Transition) ([]byte, error) {
+	r := row{
+		Seq: uint64(t.Seq), Boot: uid(clean(string(t.BootID), maxRowName)), Mono: int64(t.Mono), Wall: t.Wall,
+		Kind: word(clean(string(t.Kind), maxRowName)), Alloc: uid(clean(string(t.Alloc), maxRowName)),
+		ClientStatus:      word(clean(t.ClientStatus, maxRowName)),
+		ClientDescription: clean(t.ClientDescription, maxRowText),
+		Task:              clean(t.Task, maxRowName),
+		Message:           clean(t.Message, maxRowText),
+		Dropped:           t.Dropped,
+	}
+	if s := t.TaskState; s != nil {
+		r.State = &rowState{
+			State: word(clean(s.State, maxRowName)), Failed: s.Failed, Restarts: s.Restarts,
+			LastRestart: sinceWall(s.LastRestart, t.Wall), StartedAt: sinceWall(s.StartedAt, t.Wall),
+			FinishedAt: sinceWall(s.FinishedAt, t.Wall), RunningFor: int64(s.RunningFor),
+		}
+	}
+	if e := t.Event; e != nil {
+		r.Event = &rowEvent{
+			Type: word(clean(e.Type, maxRowName)), Time: e.Time - t.Wall, Message: clean(e.DisplayMessage, maxRowText),
+			Details: cleanMap(e.Details), ExitCode: e.ExitCode, Signal: e.Signal, Fails: e.FailsTask,
+		}
+	}
+	body, err := encMode.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode row %d: %w", t.Seq, err)
+	}
+	return append([]byte{rowVersion}, body...), nil
+}
+
+// DecodeRow is the inverse of EncodeRow. It never panics and allocates no more
+// than a small multiple of len(b). Errors are *fleet.Error: CodeVersion for a
+// row of a newer release, CodeFrameBad for what is no row.
+func DecodeRow(b []byte) (fleet.Transition, error) {
+	switch {
+	case len(b) == 0:
+		return fleet.Transition{}, fleet.Errorf(fleet.CodeFrameBad, "decode a row: it is empty")
+	case len(b) > MaxRow:
+		return fleet.Transition{}, fleet.Errorf(fleet.CodeFrameTooLarge, "decode a row: %d bytes, at most %d are allowed", len(b), MaxRow)
+	case b[0] != rowVersion:
+		return fleet.Transition{}, fleet.Errorf(fleet.CodeVersion, "decode a row: version %d, this release knows %d", b[0], rowVersion)
+	}
+	var r row
+	if err := decMode.Unmarshal(b[1:], &r); err != nil {
+		return fleet.Transition{}, fleet.Errorf(fleet.CodeFrameBad, "decode a row: %v", err)
+	}
+	if r.Seq == 0 || r.Kind == "" {
+		return fleet.Transition{}, fleet.Errorf(fleet.CodeFrameBad, "decode a row: it has no number or no kind")
+	}
+	return r.transition(), nil
+}
+
+func (r *row) transition() fleet.Transition {
+	t := fleet.Transition{
+		Seq: fleet.Seq(r.Seq), BootID: fleet.BootID(r.Boot), Mono: time.Duration(r.Mono), Wall: r.Wall,
+		Kind: fleet.TransitionKind(r.Kind), Alloc: fleet.AllocID(r.Alloc),
+		ClientStatus: string(r.ClientStatus), ClientDescription: r.ClientDescription,
+		Task: r.Task, Message: r.Message, Dropped: r.Dropped,
+	}
+	if s := r.State; s != nil {
+		t.TaskState = &fleet.TaskState{
+			State: string(s.State), Failed: s.Failed, Restarts: s.Restarts,
+			LastRestart: fromWall(s.LastRestart, r.Wall), StartedAt: fromWall(s.StartedAt, r.Wall),
+			FinishedAt: fromWall(s.FinishedAt, r.Wall), RunningFor: time.Duration(s.RunningFor),
+		}
+	}
+	if e := r.Event; e != nil {
+		t.Event = &fleet.TaskEvent{
+			Type: string(e.Type), Time: r.Wall + e.Time, DisplayMessage: e.Message,
+			Details: e.Details, ExitCode: e.ExitCode, Signal: e.Signal, FailsTask: e.Fails,
+		}
+	}
+	return t
+}
+
+// ChainHash is the hash at a row: over the hash at the row before it (empty for
+// the first) and the row's bytes.
+func ChainHash(prev, row []byte) []byte {
+	h := sha256.New()
+	h.Write(prev)
+	h.Write(row)
+	return h.Sum(nil)[:16]
+}
+
+// sinceWall and fromWall keep a time as its distance to the row's wall clock. A
+// zero time is none.
+func sinceWall(at *time.Time, wall int64) *int64 {
+	if at == nil || at.IsZero() {
+		return nil
+	}
+	d := at.UnixNano() - wall
+	return &d
+}
+
+func fromWall(d *int64, wall int64) *time.Time {
+	if d == nil {
+		return nil
+	}
+	at := time.Unix(0, wall+*d).UTC()
+	return &at
+}
+
+// clean makes a text fit to travel: valid UTF-8 of at most n bytes.
+func clean(s string, n int) string {
+	if len(s) > n {
+		s = s[:n]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// cleanMap bounds a map of texts: its first entries in the order of their keys.
+func cleanMap(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	c := make(map[string]string, len(m))
+	for _, k := range sortedKeys(m) {
+		if len(c) == maxRowDetails {
+			break
+		}
+		c[clean(k, maxRowName)] = clean(m[k], maxRowDetail)
+	}
+	return c
+}

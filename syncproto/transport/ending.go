@@ -1,0 +1,118 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"strings"
+
+	"github.com/quic-go/quic-go"
+
+	"skerry/fleet"
+)
+
+// Application error codes: the numbers in a closing packet.
+const (
+	closeNormal quic.ApplicationErrorCode = 0
+	closeError  quic.ApplicationErrorCode = 1
+)
+
+// Bounds of what a closing packet carries: it is one packet of packetSize at most.
+const (
+	maxReasonCode = 64
+	maxReasonText = 400
+)
+
+// encodeReason writes an error as the reason phrase of a closing packet: code,
+// message and hint, a line each.
+func encodeReason(err *fleet.Error) string {
+	return cut(string(err.Code), maxReasonCode) + "\n" + cut(err.Message, maxReasonText) + "\n" + cut(err.Hint, maxReasonText)
+}
+
+// decodeReason is the inverse of encodeReason. What another implementation wrote
+// becomes the message of an unavailable.
+func decodeReason(s string) *fleet.Error {
+	parts := strings.SplitN(s, "\n", 3)
+	if len(parts) != 3 || parts[0] == "" {
+		return fleet.Errorf(fleet.CodeUnavailable, "the peer closed the connection: %s", cut(s, maxReasonText))
+	}
+	return &fleet.Error{Code: fleet.Code(cut(parts[0], maxReasonCode)), Message: cut(parts[1], maxReasonText), Hint: cut(parts[2], maxReasonText)}
+}
+
+// cut bounds a text to n bytes, on one line and in valid UTF-8.
+func cut(s string, n int) string {
+	if len(s) > n {
+		s = s[:n]
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, ""), "\n", " ")
+}
+
+// ending turns what quic-go says at the end of a connection, or of an attempt to
+// make one, into our words. Other errors (io.EOF, deadlines, a context's) pass.
+func ending(err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *fleet.Error
+	var app *quic.ApplicationError
+	var transport *quic.TransportError
+	var idle *quic.IdleTimeoutError
+	var handshake *quic.HandshakeTimeoutError
+	var reset *quic.StatelessResetError
+	var versions *quic.VersionNegotiationError
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &app):
+		return applicationEnding(app)
+	case errors.As(err, &idle):
+		return fleet.Errorf(fleet.CodeTimeout, "nothing heard from the peer for the idle timeout")
+	case errors.As(err, &handshake):
+		return fleet.Errorf(fleet.CodeTimeout, "no answer from the peer")
+	case errors.As(err, &reset):
+		return fleet.Errorf(fleet.CodeUnavailable, "the peer has restarted")
+	case errors.As(err, &versions):
+		return fleet.Errorf(fleet.CodeVersion, "no QUIC version in common")
+	case errors.As(err, &transport):
+		return transportEnding(transport)
+	case errors.Is(err, quic.ErrTransportClosed):
+		return net.ErrClosed
+	}
+	return err
+}
+
+func applicationEnding(err *quic.ApplicationError) error {
+	switch {
+	case !err.Remote:
+		return net.ErrClosed
+	case err.ErrorCode == closeNormal:
+		return fleet.Errorf(fleet.CodeUnavailable, "the peer closed the connection")
+	}
+	return decodeReason(err.ErrorMessage)
+}
+
+// alertBase is what QUIC adds to a TLS alert to make an error code.
+const alertBase = 0x100
+
+// TLS alerts (RFC 8446 6.2) that say something about certificates or protocols.
+const (
+	alertBadCertificate        = 42
+	alertAccessDenied          = 49
+	alertCertificateRequired   = 116
+	alertNoApplicationProtocol = 120
+)
+
+func transportEnding(err *quic.TransportError) error {
+	if !err.ErrorCode.IsCryptoError() {
+		return fleet.Errorf(fleet.CodeUnavailable, "the connection failed: %v", err)
+	}
+	switch alert := err.ErrorCode - alertBase; {
+	case alert == alertNoApplicationProtocol:
+		return fleet.Errorf(fleet.CodeVersion, "no protocol in common with the peer: %v", err)
+	case alert >= alertBadCertificate && alert <= alertAccessDenied, alert == alertCertificateRequired:
+		if err.Remote {
+			return fleet.Errorf(fleet.CodeForbidden, "the peer refused this side's certificate: %v", err)
+		}
+		return fleet.Errorf(fleet.CodeForbidden, "the peer's certificate is not accepted: %v", err)
+	}
+	return fleet.Errorf(fleet.CodeUnavailable, "the handshake failed: %v", err)
+}

@@ -1,0 +1,47 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"syscall"
+)
+
+// serverBuffer is asked of the system for a listening socket, in each direction:
+// thousands of edges may speak in the same millisecond.
+const serverBuffer = 7 << 20
+
+// socket prepares what quic-go is given. A listening UDP socket is left as it
+// is: it answers from the address that was asked, in batches. One that only
+// dials becomes a lossy one.
+func socket(cfg Config) net.PacketConn {
+	if cfg.TLS == nil {
+		return lossy{cfg.Conn}
+	}
+	udp, ok := cfg.Conn.(*net.UDPConn)
+	if !ok {
+		return cfg.Conn
+	}
+	if err := errors.Join(udp.SetReadBuffer(serverBuffer), udp.SetWriteBuffer(serverBuffer)); err != nil {
+		cfg.Log.Warn("socket buffers stay small", "addr", udp.LocalAddr().String(), "error", err)
+	}
+	return cfg.Conn
+}
+
+// lossy is a socket on which a packet that the system would not send is a packet
+// lost: an interface that is down for a moment must not end a connection, as an
+// error would. It hides what a UDP socket has beyond net.PacketConn, so packets
+// go one by one and may be fragmented on the way.
+type lossy struct{ net.PacketConn }
+
+func (l lossy) WriteTo(b []byte, addr net.Addr) (int, error) {
+	n, err := l.PacketConn.WriteTo(b, addr)
+	if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EMSGSIZE) {
+		return n, err
+	}
+	return len(b), nil
+}
+
+// SetReadBuffer and SetWriteBuffer keep the system's sizes: an edge's link never
+// fills them.
+func (lossy) SetReadBuffer(int) error  { return nil }
+func (lossy) SetWriteBuffer(int) error { return nil }

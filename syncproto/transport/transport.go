@@ -1,0 +1,260 @@
+// Package transport carries the protocols of Skerry over QUIC: it is the only
+// package that imports quic-go. An Endpoint is one UDP socket (or any
+// net.PacketConn) that both dials and listens; a Conn is one connection, told
+// apart by its ALPN; a Stream is a net.Conn. Packages edge/link, hub/gateway,
+// hub/peers and hub/consensus are its users.
+//
+// An Endpoint runs quic-go's goroutines until Close: two for the socket and two
+// for each connection. It persists nothing, knows no message of any protocol,
+// sends nothing of its own on an idle connection (unless DialConfig.KeepAlive
+// asks for it), and follows a peer whose address changes.
+package transport
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/quic-go/quic-go"
+
+	"skerry/fleet"
+)
+
+// Defaults and bounds.
+const (
+	// DefaultIdleTimeout is that of connections that are dialed, where none is
+	// given. Of two peers' timeouts the smaller counts.
+	DefaultIdleTimeout = 30 * time.Second
+	// MaxIdleTimeout is that of the accepting side: it leaves the choice to who
+	// dials. Edges that beat once in 15 minutes need most of it.
+	MaxIdleTimeout = time.Hour
+	// DefaultHandshakeTimeout bounds a Dial whose context does not.
+	DefaultHandshakeTimeout = 10 * time.Second
+
+	// What a peer may send before it is read: bounds the memory of a connection
+	// that its owner does not read from. Windows grow to the maxima only while the
+	// owner keeps up.
+	initialStreamWindow = 32 << 10
+	maxStreamWindow     = 1 << 20
+	initialConnWindow   = 64 << 10
+	maxConnWindow       = 2 << 20
+	maxStreams          = 256 // open at a time, by the peer
+
+	// packetSize is what every path carries that carries QUIC at all, and what
+	// still fits, as UDP over IPv6, through a tunnel with the smallest MTU.
+	packetSize = 1200
+	// connIDLength costs bytes in every packet; 4 would collide at 10,000 edges.
+	connIDLength = 6
+)
+
+// Config of an Endpoint.
+type Config struct {
+	// Conn is the socket; the Endpoint owns it from New on.
+	Conn net.PacketConn
+	// TLS returns the configuration of a server's side for the ALPN names that a
+	// client offered; nil for an Endpoint that only dials. It is called for every
+	// handshake, from many goroutines.
+	TLS func(alpn []string) (*tls.Config, error)
+	// IdleTimeout ends a connection on which nothing is heard; of two peers' the
+	// smaller counts. 0: MaxIdleTimeout for accepted connections, so that who
+	// dials decides, and DefaultIdleTimeout for dialed ones.
+	IdleTimeout time.Duration
+	// HandshakeTimeout bounds a handshake on both sides. 0: 10 s.
+	HandshakeTimeout time.Duration
+	// ResetKey lets a restarted process tell peers of its former connections at
+	// once that they are gone. It must outlive the process and stay secret. Zero:
+	// off; peers then notice by silence.
+	ResetKey [32]byte
+	Log      *slog.Logger // nil: discard
+}
+
+// Endpoint is one socket.
+type Endpoint struct {
+	cfg       Config
+	transport *quic.Transport
+	listener  *quic.Listener // nil where it only dials
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[*Conn]struct{}
+}
+
+// New makes an Endpoint. It reads from the socket at once.
+func New(cfg Config) (*Endpoint, error) {
+	if cfg.Conn == nil {
+		return nil, errors.New("make a transport endpoint: no socket")
+	}
+	if cfg.HandshakeTimeout == 0 {
+		cfg.HandshakeTimeout = DefaultHandshakeTimeout
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Endpoint{
+		cfg:       cfg,
+		transport: &quic.Transport{Conn: socket(cfg), ConnectionIDLength: connIDLength},
+		conns:     map[*Conn]struct{}{},
+	}
+	if cfg.ResetKey != ([32]byte{}) {
+		key := quic.StatelessResetKey(cfg.ResetKey)
+		e.transport.StatelessResetKey = &key
+	}
+	if cfg.TLS == nil {
+		return e, nil
+	}
+	l, err := e.transport.Listen(&tls.Config{GetConfigForClient: e.serverTLS}, e.config(cmp.Or(cfg.IdleTimeout, MaxIdleTimeout)))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", cfg.Conn.LocalAddr(), err), cfg.Conn.Close())
+	}
+	e.listener = l
+	return e, nil
+}
+
+// DialConfig of one connection.
+type DialConfig struct {
+	Addr        net.Addr
+	ALPN        string
+	TLS         *tls.Config
+	IdleTimeout time.Duration // 0: the Endpoint's, or DefaultIdleTimeout
+	// HandshakeTimeout: 0: the Endpoint's. The first packet is repeated at 0.2 s,
+	// 0.6 s, 1.4 s …, so on a path that has just healed a short attempt followed
+	// by another one is faster than a long one.
+	HandshakeTimeout time.Duration
+	// KeepAlive sends a packet after such a time of silence. 0: never.
+	KeepAlive time.Duration
+	// Bulk looks for the largest packet that the path carries: worth its extra
+	// packets between hubs, not on an edge's link.
+	Bulk bool
+}
+
+// Dial opens a connection; the handshake is done when it returns. What fails is
+// a *fleet.Error: timeout, forbidden (a side did not accept the other's
+// certificate), version (no protocol in common), unavailable; or the error of
+// ctx. An error that DialConfig.TLS's own verification gave is passed on.
+func (e *Endpoint) Dial(ctx context.Context, cfg DialConfig) (*Conn, error) {
+	if cfg.TLS == nil || cfg.Addr == nil || cfg.ALPN == "" {
+		return nil, errors.New("dial: address, ALPN and TLS configuration are required")
+	}
+	if cfg.IdleTimeout == 0 {
+		cfg.IdleTimeout = cmp.Or(e.cfg.IdleTimeout, DefaultIdleTimeout)
+	}
+	if cfg.HandshakeTimeout == 0 {
+		cfg.HandshakeTimeout = e.cfg.HandshakeTimeout
+	}
+	t := cfg.TLS.Clone()
+	t.NextProtos = []string{cfg.ALPN}
+	t.MinVersion = tls.VersionTLS13
+	q := e.config(cfg.IdleTimeout)
+	q.HandshakeIdleTimeout = cfg.HandshakeTimeout
+	q.KeepAlivePeriod = cfg.KeepAlive
+	q.DisablePathMTUDiscovery = !cfg.Bulk
+
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.HandshakeTimeout,
+		fleet.Errorf(fleet.CodeTimeout, "no answer within %s", cfg.HandshakeTimeout))
+	defer cancel()
+	qc, err := e.transport.Dial(ctx, cfg.Addr, t, q)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", cfg.Addr, ending(err))
+	}
+	return e.track(qc)
+}
+
+// Accept returns the next incoming connection, of any ALPN. It returns
+// net.ErrClosed after Close.
+func (e *Endpoint) Accept(ctx context.Context) (*Conn, error) {
+	if e.listener == nil {
+		return nil, errors.New("accept a connection: this endpoint only dials")
+	}
+	qc, err := e.listener.Accept(ctx)
+	if errors.Is(err, quic.ErrServerClosed) || errors.Is(err, quic.ErrTransportClosed) {
+		return nil, net.ErrClosed
+	}
+	if err != nil {
+		return nil, fmt.Errorf("accept a connection: %w", err)
+	}
+	return e.track(qc)
+}
+
+// Addr is the local address.
+func (e *Endpoint) Addr() net.Addr { return e.cfg.Conn.LocalAddr() }
+
+// Close ends every connection, telling the peers, and closes the socket.
+func (e *Endpoint) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	conns := make([]*Conn, 0, len(e.conns))
+	for c := range e.conns {
+		conns = append(conns, c)
+	}
+	e.mu.Unlock()
+
+	var errs []error
+	if e.listener != nil {
+		errs = append(errs, e.listener.Close())
+	}
+	for _, c := range conns {
+		errs = append(errs, c.CloseWith(nil))
+	}
+	errs = append(errs, e.transport.Close(), e.cfg.Conn.Close())
+	return errors.Join(errs...)
+}
+
+// track takes responsibility for a connection, so that Close finds it.
+func (e *Endpoint) track(qc *quic.Conn) (*Conn, error) {
+	c := newConn(qc)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, errors.Join(net.ErrClosed, c.CloseWith(nil))
+	}
+	e.conns[c] = struct{}{}
+	context.AfterFunc(qc.Context(), func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.conns, c)
+	})
+	return c, nil
+}
+
+// serverTLS asks the owner for the configuration that belongs to what a client
+// offers.
+func (e *Endpoint) serverTLS(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+	t, err := e.cfg.TLS(hello.SupportedProtos)
+	if err != nil {
+		return nil, err
+	}
+	t = t.Clone()
+	if len(t.NextProtos) == 0 {
+		t.NextProtos = hello.SupportedProtos
+	}
+	t.MinVersion = tls.VersionTLS13
+	// Every connection shows its certificate anew; a ticket would cost more bytes
+	// on the way out than it saves, and outlive a revocation.
+	t.SessionTicketsDisabled = true
+	return t, nil
+}
+
+func (e *Endpoint) config(idle time.Duration) *quic.Config {
+	return &quic.Config{
+		HandshakeIdleTimeout:           e.cfg.HandshakeTimeout,
+		MaxIdleTimeout:                 idle,
+		InitialStreamReceiveWindow:     initialStreamWindow,
+		MaxStreamReceiveWindow:         maxStreamWindow,
+		InitialConnectionReceiveWindow: initialConnWindow,
+		MaxConnectionReceiveWindow:     maxConnWindow,
+		MaxIncomingStreams:             maxStreams,
+		MaxIncomingUniStreams:          -1,
+		InitialPacketSize:              packetSize,
+		DisablePathMTUDiscovery:        true,
+	}
+}

@@ -1,0 +1,227 @@
+package syncproto
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Frozen forms of the nouns that travel in messages. A Node in a Heartbeat is
+// only what an edge says of itself; the cluster's fields do not travel.
+
+// MaxNodeText bounds each text of a node's description; what is longer is cut.
+const MaxNodeText = 4 << 10
+
+type wireHeartbeat struct {
+	Number uint64        `cbor:"1,keyasint"`
+	Uptime time.Duration `cbor:"2,keyasint"`
+	Wall   int64         `cbor:"3,keyasint"`
+	RTT    time.Duration `cbor:"4,keyasint,omitempty"`
+	Hash   []byte        `cbor:"5,keyasint,omitempty"`
+	Node   *wireNode     `cbor:"6,keyasint,omitempty"`
+}
+
+type wireNode struct {
+	ID         string                `cbor:"1,keyasint"`
+	Name       string                `cbor:"2,keyasint"`
+	Datacenter string                `cbor:"3,keyasint"`
+	NodePool   string                `cbor:"4,keyasint"`
+	NodeClass  string                `cbor:"5,keyasint,omitempty"`
+	Attributes map[string]string     `cbor:"6,keyasint,omitempty"`
+	Meta       map[string]string     `cbor:"7,keyasint,omitempty"`
+	Resources  wireResources         `cbor:"8,keyasint"`
+	Reserved   wireResources         `cbor:"9,keyasint"`
+	Drivers    map[string]wireDriver `cbor:"10,keyasint,omitempty"`
+	Devices    []wireDevice          `cbor:"11,keyasint,omitempty"`
+	Version    string                `cbor:"12,keyasint,omitempty"`
+	Hash       string                `cbor:"13,keyasint,omitempty"`
+}
+
+type wireResources struct {
+	CPU      int `cbor:"1,keyasint,omitempty"`
+	MemoryMB int `cbor:"2,keyasint,omitempty"`
+	DiskMB   int `cbor:"3,keyasint,omitempty"`
+}
+
+type wireDriver struct {
+	Detected   bool              `cbor:"1,keyasint,omitempty"`
+	Healthy    bool              `cbor:"2,keyasint,omitempty"`
+	Health     string            `cbor:"3,keyasint,omitempty"`
+	Attributes map[string]string `cbor:"4,keyasint,omitempty"`
+}
+
+type wireDevice struct {
+	Kind       string            `cbor:"1,keyasint"`
+	Vendor     string            `cbor:"2,keyasint,omitempty"`
+	Type       string            `cbor:"3,keyasint,omitempty"`
+	Name       string            `cbor:"4,keyasint,omitempty"`
+	ID         string            `cbor:"5,keyasint"`
+	Attributes map[string]string `cbor:"6,keyasint,omitempty"`
+}
+
+// MarshalCBOR writes the frozen form.
+func (h Heartbeat) MarshalCBOR() ([]byte, error) {
+	return encMode.Marshal(wireHeartbeat{
+		Number: h.Number, Uptime: h.Uptime, Wall: h.Wall, RTT: h.RTT, Hash: h.Hash, Node: nodeToWire(h.Node),
+	})
+}
+
+// UnmarshalCBOR reads the frozen form.
+func (h *Heartbeat) UnmarshalCBOR(b []byte) error {
+	var w wireHeartbeat
+	if err := decMode.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	*h = Heartbeat{Number: w.Number, Uptime: w.Uptime, Wall: w.Wall, RTT: w.RTT, Hash: w.Hash, Node: w.Node.node()}
+	return nil
+}
+
+// wireDesiredAlloc is DesiredAlloc, whose Resources travel by number.
+type wireDesiredAlloc struct {
+	ID          fleet.AllocID `cbor:"1,keyasint"`
+	Namespace   string        `cbor:"2,keyasint"`
+	JobID       fleet.JobID   `cbor:"3,keyasint"`
+	JobVersion  uint64        `cbor:"4,keyasint"`
+	JobHash     string        `cbor:"5,keyasint"`
+	TaskGroup   string        `cbor:"6,keyasint"`
+	Name        string        `cbor:"7,keyasint"`
+	NodeName    string        `cbor:"8,keyasint"`
+	Resources   wireResources `cbor:"9,keyasint"`
+	Previous    fleet.AllocID `cbor:"10,keyasint,omitempty"`
+	CreateIndex fleet.Index   `cbor:"11,keyasint"`
+	ModifyIndex fleet.Index   `cbor:"12,keyasint"`
+}
+
+// MarshalCBOR writes the frozen form.
+func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
+	return encMode.Marshal(wireDesiredAlloc{
+		ID: d.ID, Namespace: d.Namespace, JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash,
+		TaskGroup: d.TaskGroup, Name: d.Name, NodeName: d.NodeName, Resources: wireResources(d.Resources),
+		Previous: d.Previous, CreateIndex: d.CreateIndex, ModifyIndex: d.ModifyIndex,
+	})
+}
+
+// UnmarshalCBOR reads the frozen form.
+func (d *DesiredAlloc) UnmarshalCBOR(b []byte) error {
+	var w wireDesiredAlloc
+	if err := decMode.Unmarshal(b, &w); err != nil {
+		return err
+	}
+	*d = DesiredAlloc{
+		ID: w.ID, Namespace: w.Namespace, JobID: w.JobID, JobVersion: w.JobVersion, JobHash: w.JobHash,
+		TaskGroup: w.TaskGroup, Name: w.Name, NodeName: w.NodeName, Resources: fleet.Resources(w.Resources),
+		Previous: w.Previous, CreateIndex: w.CreateIndex, ModifyIndex: w.ModifyIndex,
+	}
+	return nil
+}
+
+func nodeToWire(n *fleet.Node) *wireNode {
+	if n == nil {
+		return nil
+	}
+	w := &wireNode{
+		ID: nodeText(string(n.ID)), Name: nodeText(n.Name), Datacenter: nodeText(n.Datacenter),
+		NodePool: nodeText(n.NodePool), NodeClass: nodeText(n.NodeClass), Version: nodeText(n.Version),
+		Attributes: nodeTexts(n.Attributes), Meta: nodeTexts(n.Meta),
+		Resources: wireResources(n.Resources), Reserved: wireResources(n.Reserved),
+		Hash: nodeText(n.DescriptionHash),
+	}
+	if len(n.Drivers) > 0 {
+		w.Drivers = make(map[string]wireDriver, len(n.Drivers))
+	}
+	for name, d := range n.Drivers {
+		w.Drivers[nodeText(name)] = wireDriver{
+			Detected: d.Detected, Healthy: d.Healthy, Health: nodeText(d.HealthDescription), Attributes: nodeTexts(d.Attributes),
+		}
+	}
+	for _, d := range n.Devices {
+		w.Devices = append(w.Devices, wireDevice{
+			Kind: nodeText(d.Kind), Vendor: nodeText(d.Vendor), Type: nodeText(d.Type), Name: nodeText(d.Name),
+			ID: nodeText(d.ID), Attributes: nodeTexts(d.Attributes),
+		})
+	}
+	return w
+}
+
+func (w *wireNode) node() *fleet.Node {
+	if w == nil {
+		return nil
+	}
+	n := &fleet.Node{
+		ID: fleet.NodeID(w.ID), Name: w.Name, Datacenter: w.Datacenter, NodePool: w.NodePool, NodeClass: w.NodeClass,
+		Version: w.Version, Attributes: w.Attributes, Meta: w.Meta,
+		Resources: fleet.Resources(w.Resources), Reserved: fleet.Resources(w.Reserved),
+		DescriptionHash: w.Hash,
+	}
+	if len(w.Drivers) > 0 {
+		n.Drivers = make(map[string]fleet.DriverInfo, len(w.Drivers))
+	}
+	for name, d := range w.Drivers {
+		n.Drivers[name] = fleet.DriverInfo{Detected: d.Detected, Healthy: d.Healthy, HealthDescription: d.Health, Attributes: d.Attributes}
+	}
+	for _, d := range w.Devices {
+		n.Devices = append(n.Devices, fleet.Device(d))
+	}
+	return n
+}
+
+// nodeText makes what hardware says of itself fit to travel.
+func nodeText(s string) string { return clean(s, MaxNodeText) }
+
+func nodeTexts(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	c := make(map[string]string, len(m))
+	for k, v := range m {
+		c[nodeText(k)] = nodeText(v)
+	}
+	return c
+}
+
+// maxHash bounds every hash in a message, maxVersions what a Hello offers.
+const (
+	maxHash     = 64
+	maxVersions = 16
+)
+
+func (h Hello) check() error {
+	switch {
+	case len(h.Versions) == 0 || len(h.Versions) > maxVersions:
+		return fmt.Errorf("it offers %d versions, 1 to %d are allowed", len(h.Versions), maxVersions)
+	case len(h.ChainHash) > maxHash:
+		return errors.New("its chain hash is too long")
+	}
+	return nil
+}
+
+func (u Updates) check() error {
+	switch {
+	case len(u.Rows) == 0 || len(u.Rows) > MaxUpdatesRows:
+		return fmt.Errorf("it has %d rows, 1 to %d are allowed", len(u.Rows), MaxUpdatesRows)
+	case u.First == 0:
+		return errors.New("its rows are not numbered")
+	case len(u.Prev) > maxHash:
+		return errors.New("its chain hash is too long")
+	}
+	n := 0
+	for _, r := range u.Rows {
+		if len(r) > MaxRow {
+			return fmt.Errorf("a row has %d bytes, at most %d are allowed", len(r), MaxRow)
+		}
+		n += len(r)
+	}
+	if n > MaxUpdatesBytes {
+		return fmt.Errorf("its rows have %d bytes, at most %d are allowed", n, MaxUpdatesBytes)
+	}
+	return nil
+}
+
+func (h Heartbeat) check() error {
+	if h.Number == 0 || len(h.Hash) > maxHash {
+		return errors.New("it has no number, or its hash is too long")
+	}
+	return nil
+}

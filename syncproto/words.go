@@ -1,0 +1,145 @@
+package syncproto
+
+import (
+	"encoding/hex"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"skerry/fleet"
+)
+
+// words are texts that rows say again and again; in a row each is its number.
+// Numbers are frozen: append only.
+var words = []string{
+	0:  "",
+	1:  string(fleet.TransitionAlloc),
+	2:  string(fleet.TransitionTask),
+	3:  string(fleet.TransitionHealth),
+	4:  string(fleet.TransitionCheck),
+	5:  string(fleet.TransitionOperator),
+	6:  string(fleet.TransitionDisconnect),
+	7:  string(fleet.TransitionReconnect),
+	8:  string(fleet.TransitionAgent),
+	9:  string(fleet.TransitionGap),
+	10: fleet.ClientPending,
+	11: fleet.ClientRunning,
+	12: fleet.ClientComplete,
+	13: fleet.ClientFailed,
+	14: fleet.ClientLost,
+	15: fleet.ClientUnknown,
+	16: fleet.TaskDead,
+	17: fleet.TaskReceived,
+	18: fleet.TaskSetup,
+	19: fleet.TaskStarted,
+	20: fleet.TaskDriverFailure,
+	21: fleet.TaskTerminated,
+	22: fleet.TaskRestarting,
+	23: fleet.TaskNotRestarting,
+	24: fleet.TaskRestartSignal,
+	25: fleet.TaskKilling,
+	26: fleet.TaskKilled,
+	27: fleet.TaskRestored,
+	28: fleet.TaskLostAtReboot,
+	29: fleet.TaskReconnected,
+}
+
+var wordNumbers = func() map[string]uint64 {
+	m := make(map[string]uint64, len(words))
+	for i, w := range words {
+		m[w] = uint64(i)
+	}
+	return m
+}()
+
+// word is a text that is written as its number in words where it has one.
+type word string
+
+func (w word) MarshalCBOR() ([]byte, error) {
+	if n, ok := wordNumbers[string(w)]; ok {
+		return encMode.Marshal(n)
+	}
+	return encMode.Marshal(string(w))
+}
+
+func (w *word) UnmarshalCBOR(b []byte) error {
+	if len(b) > 0 && b[0]>>5 == majorUnsigned {
+		var n uint64
+		if err := decMode.Unmarshal(b, &n); err != nil {
+			return err
+		}
+		if n >= uint64(len(words)) {
+			return errors.New("a word's number is of a newer release")
+		}
+		*w = word(words[n])
+		return nil
+	}
+	var s string
+	if err := decMode.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	*w = word(s)
+	return nil
+}
+
+// Major types of CBOR (the top three bits of an item's first byte).
+const (
+	majorUnsigned = 0
+	majorBytes    = 2
+)
+
+// uid is an identifier that is written as 16 bytes where it is a UUID in its
+// usual form.
+type uid string
+
+func (u uid) MarshalCBOR() ([]byte, error) {
+	if b, ok := parseUUID(string(u)); ok {
+		return encMode.Marshal(b[:])
+	}
+	return encMode.Marshal(string(u))
+}
+
+func (u *uid) UnmarshalCBOR(b []byte) error {
+	if len(b) > 0 && b[0]>>5 == majorBytes {
+		var raw []byte
+		if err := decMode.Unmarshal(b, &raw); err != nil {
+			return err
+		}
+		if len(raw) != 16 {
+			return errors.New("an identifier's bytes are not 16")
+		}
+		*u = uid(formatUUID([16]byte(raw)))
+		return nil
+	}
+	var s string
+	if err := decMode.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	*u = uid(s)
+	return nil
+}
+
+func parseUUID(s string) (b [16]byte, ok bool) {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return b, false
+	}
+	n, err := hex.Decode(b[:], []byte(strings.ReplaceAll(s, "-", "")))
+	return b, err == nil && n == 16 && formatUUID(b) == s
+}
+
+func formatUUID(b [16]byte) string {
+	s := hex.EncodeToString(b[:])
+	return strings.Join([]string{s[:8], s[8:12], s[12:16], s[16:20], s[20:]}, "-")
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+var (
+	_ cbor.Marshaler   = word("")
+	_ cbor.Unmarshaler = (*word)(nil)
+	_ cbor.Marshaler   = uid("")
+	_ cbor.Unmarshaler = (*uid)(nil)
+)
