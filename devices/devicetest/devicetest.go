@@ -1,0 +1,103 @@
+// Package devicetest is the conformance suite of devices.Finder. A finder's own
+// tests call Run with a function that makes one on a machine that has such
+// hardware, or a likeness of it.
+package devicetest
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"skerry/devices"
+	"skerry/fleet"
+)
+
+// maxText bounds each text of a device, in bytes: all of them travel to the hub.
+const maxText = 256
+
+// Run runs the suite. Each Finder that newFinder makes finds at least one device.
+func Run(t *testing.T, newFinder func(tb testing.TB) devices.Finder) {
+	t.Run("kind", func(t *testing.T) {
+		f := newFinder(t)
+		if f.Kind() == "" {
+			t.Fatal("Kind is empty")
+		}
+		for _, d := range mustFind(t, f) {
+			if d.Kind != f.Kind() {
+				t.Errorf("device %s is of kind %q, want %q", d.ID, d.Kind, f.Kind())
+			}
+		}
+	})
+	t.Run("ids are unique and in order", func(t *testing.T) {
+		found := mustFind(t, newFinder(t))
+		for i, d := range found {
+			if d.ID == "" {
+				t.Errorf("number %d has no ID: %+v", i, d)
+			}
+			if i > 0 && found[i-1].ID >= d.ID {
+				t.Errorf("%q does not come after %q", d.ID, found[i-1].ID)
+			}
+		}
+	})
+	t.Run("the same again", func(t *testing.T) {
+		f := newFinder(t)
+		first, kept := mustFind(t, f), mustFind(t, f)
+		for i := range first { // what is returned is the caller's
+			first[i].ID = "changed"
+			clear(first[i].Attributes)
+		}
+		for name, again := range map[string][]fleet.Device{
+			"the same finder": mustFind(t, f), "another one": mustFind(t, newFinder(t)),
+		} {
+			if !reflect.DeepEqual(kept, again) {
+				t.Errorf("%s finds %+v, want %+v", name, again, kept)
+			}
+		}
+	})
+	t.Run("texts are fit to be shown", func(t *testing.T) {
+		for _, d := range mustFind(t, newFinder(t)) {
+			texts := []string{d.Vendor, d.Type, d.Name, d.ID}
+			for k, v := range d.Attributes {
+				texts = append(texts, k, v)
+			}
+			if i := slices.IndexFunc(texts, unfit); i >= 0 {
+				t.Errorf("device %s says %q", d.ID, texts[i])
+			}
+		}
+	})
+	t.Run("heeds its context", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if found, err := newFinder(t).Find(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("found %d, %v, want that it was canceled", len(found), err)
+		}
+	})
+}
+
+func mustFind(tb testing.TB, f devices.Finder) []fleet.Device {
+	tb.Helper()
+	found, err := f.Find(tb.Context())
+	if err != nil {
+		tb.Fatalf("Find: %v", err)
+	}
+	if len(found) == 0 {
+		tb.Fatal("Find: nothing")
+	}
+	return found
+}
+
+func unfit(s string) bool {
+	if len(s) > maxText || !utf8.ValidString(s) {
+		return true
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return true
+		}
+	}
+	return false
+}

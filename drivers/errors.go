@@ -1,0 +1,25 @@
+package drivers
+
+import "errors"
+
+// ErrTaskGone is returned by Recover where no trace of the task is left running
+// and its exit is not known.
+var ErrTaskGone = errors.New("task is gone")
+
+type recoverable struct{ error }
+
+func (r recoverable) Unwrap() error { return r.error }
+
+// Recoverable marks an error of Start or Recover that a second try may not meet.
+func Recoverable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return recoverable{err}
+}
+
+// IsRecoverable reports whether err was marked by Recoverable.
+func IsRecoverable(err error) bool {
+	var r recoverable
+	return errors.As(err, &r)
+}

@@ -1,0 +1,198 @@
+package rawexec
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// Bounds of what is rotated where a job names none.
+const (
+	defaultLogFiles  = 10
+	defaultLogFileMB = 10
+)
+
+// options are a task's config block.
+type options struct {
+	command string
+	args    []string
+}
+
+// parseOptions reads a config block. All that is wrong with it is said at once.
+func parseOptions(config map[string]any) (options, error) {
+	var o options
+	var wrong []string
+	for _, key := range sortedKeys(config) {
+		value := config[key]
+		switch key {
+		case "command":
+			s, ok := value.(string)
+			if !ok {
+				wrong = append(wrong, fmt.Sprintf("command must be a string, not %T", value))
+			}
+			o.command = s
+		case "args":
+			args, err := stringList(value)
+			if err != nil {
+				wrong = append(wrong, "args "+err.Error())
+			}
+			o.args = args
+		default:
+			wrong = append(wrong, fmt.Sprintf("unknown key %q", key))
+		}
+	}
+	if _, given := config["command"]; !given || (o.command == "" && len(wrong) == 0) {
+		wrong = append(wrong, "command is required")
+	}
+	for _, s := range append([]string{o.command}, o.args...) {
+		if strings.ContainsRune(s, 0) {
+			wrong = append(wrong, "command and args cannot hold a NUL byte")
+			break
+		}
+	}
+	if len(wrong) > 0 {
+		return options{}, fleet.Errorf(fleet.CodeInvalid, "config of %s: %s", Name, strings.Join(wrong, "; ")).
+			WithHint("it takes command (a string) and args (a list of strings)")
+	}
+	return o, nil
+}
+
+func stringList(value any) ([]string, error) {
+	switch list := value.(type) {
+	case nil:
+		return nil, nil
+	case []string:
+		return list, nil
+	case []any:
+		out := make([]string, 0, len(list))
+		for i, v := range list {
+			s, ok := v.(string)
+			if !ok {
+				return nil, fmt.Errorf("must be a list of strings, but number %d is %T", i+1, v)
+			}
+			out = append(out, s)
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("must be a list of strings, not %T", value)
+}
+
+// resolve finds the program of a command: relative to the task's folder where
+// there is such a file, else by PATH of the task's environment.
+func resolve(command, dir string, env []string) (string, error) {
+	if filepath.IsAbs(command) {
+		return command, executable(command)
+	}
+	local := filepath.Join(dir, command)
+	if executable(local) == nil {
+		return local, nil
+	}
+	if strings.ContainsRune(command, filepath.Separator) {
+		return "", executable(local)
+	}
+	for _, folder := range filepath.SplitList(lookup(env, "PATH")) {
+		if p := filepath.Join(folder, command); filepath.IsAbs(folder) && executable(p) == nil {
+			return p, nil
+		}
+	}
+	return "", &exec.Error{Name: command, Err: exec.ErrNotFound}
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() || info.Mode()&0o111 == 0 {
+		return &os.PathError{Op: "execute", Path: path, Err: os.ErrPermission}
+	}
+	return nil
+}
+
+// withheld are variables of the agent that no task gets: the agent's own
+// settings, and credentials that were meant for it.
+var withheld = []string{
+	"SKERRY_", "NOMAD_", "CONSUL_TOKEN", "CONSUL_HTTP_TOKEN", "VAULT_TOKEN",
+	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
+	"NOTIFY_SOCKET", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "WATCHDOG_PID", "WATCHDOG_USEC",
+	"JOURNAL_STREAM", "INVOCATION_ID", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG", "GOTRACEBACK",
+}
+
+// environment is the agent's own environment without what is withheld, overlaid
+// with the task's, sorted.
+func environment(agent []string, task map[string]string) []string {
+	merged := make(map[string]string, len(agent)+len(task))
+next:
+	for _, kv := range agent {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok || k == "" {
+			continue
+		}
+		for _, w := range withheld {
+			if k == w || strings.HasSuffix(w, "_") && strings.HasPrefix(k, w) {
+				continue next
+			}
+		}
+		merged[k] = v
+	}
+	for k, v := range task {
+		merged[k] = v
+	}
+	env := make([]string, 0, len(merged))
+	for _, k := range sortedKeys(merged) {
+		env = append(env, k+"="+merged[k])
+	}
+	return env
+}
+
+func lookup(env []string, key string) string {
+	for _, kv := range env {
+		if k, v, _ := strings.Cut(kv, "="); k == key {
+			return v
+		}
+	}
+	return ""
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// newSpec is what the supervisor is told of a task.
+func newSpec(cfg drivers.TaskConfig, bootID string) (spec, error) {
+	o, err := parseOptions(cfg.Config)
+	if err != nil {
+		return spec{}, err
+	}
+	if _, err := drivers.ParseSignal(cfg.KillSignal); err != nil {
+		return spec{}, err
+	}
+	env := environment(os.Environ(), cfg.Env)
+	path, err := resolve(o.command, cfg.Dir, env)
+	if err != nil {
+		return spec{}, fmt.Errorf("find command of task %s: %w", cfg.ID, err)
+	}
+	files, mb := cfg.Logs.MaxFiles, cfg.Logs.MaxFileSizeMB
+	if files <= 0 {
+		files = defaultLogFiles
+	}
+	if mb <= 0 {
+		mb = defaultLogFileMB
+	}
+	return spec{
+		Version: recordVersion, TaskID: cfg.ID, BootID: bootID,
+		Path: path, Argv: append([]string{o.command}, o.args...), Env: env, Dir: cfg.Dir,
+		LogDir: cfg.LogDir, LogName: cfg.Task, LogFiles: files, LogFileBytes: int64(mb) << 20,
+	}, nil
+}

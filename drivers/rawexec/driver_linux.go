@@ -1,0 +1,265 @@
+package rawexec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+const (
+	// spawnTries bounds how often a start is tried whose supervisor was killed in
+	// it.
+	spawnTries = 5
+	// startPoll is how often a start that an earlier life of the agent has begun is
+	// looked at.
+	startPoll = 5 * time.Millisecond
+)
+
+// refusal is why a supervisor could not start its task: nothing runs then.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// Fingerprint says that the driver works.
+func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
+	if d.bootID == "" {
+		return fleet.DriverInfo{Detected: true, HealthDescription: "the kernel's boot id cannot be read: is /proc mounted?"}
+	}
+	return fleet.DriverInfo{
+		Detected: true, Healthy: true, HealthDescription: "Healthy",
+		Attributes: map[string]string{"driver." + Name: "1"},
+	}
+}
+
+// Start starts a task, or finds it where it was started before by its ID. A
+// command that is not there is no error that a second try may not meet; a system
+// out of processes, memory or files is.
+func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Handle, error) {
+	for _, dir := range []string{cfg.StateDir, cfg.Dir, cfg.LogDir} {
+		if !filepath.IsAbs(dir) {
+			return drivers.Handle{}, fmt.Errorf("start task %s: folder %q is not an absolute path", cfg.ID, dir)
+		}
+	}
+	if id, found, err := d.await(ctx, cfg.StateDir); found || err != nil {
+		if err != nil {
+			return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
+		}
+		return id.handle(cfg.ID)
+	}
+	if err := d.prepare(cfg); err != nil {
+		return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
+	}
+	if err := d.ensure(ctx, cfg.StateDir); err != nil {
+		if errors.As(err, new(refusal)) {
+			_ = os.RemoveAll(cfg.StateDir) // nothing runs; the next start has another folder
+		}
+		return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
+	}
+	id, found, err := d.await(ctx, cfg.StateDir)
+	if err == nil && !found {
+		err = errUnsupervised
+	}
+	if err != nil {
+		return drivers.Handle{}, drivers.Recoverable(fmt.Errorf("start task %s: %w", cfg.ID, err))
+	}
+	return id.handle(cfg.ID)
+}
+
+// Recover finds a task by its Handle.
+func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
+	if h.Driver != Name || h.Version > recordVersion {
+		return nil, fmt.Errorf("recover task %s: handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
+	}
+	var id identity
+	if h.Version > 0 {
+		var err error
+		if id, err = decodeIdentity(h.State); err != nil {
+			return nil, fmt.Errorf("recover task %s: %w", h.TaskID, err)
+		}
+	}
+	t := &task{driver: d, dir: cfg.StateDir, id: h.TaskID}
+	if t.Ended() {
+		if e := t.exit.Load(); e.BootID != d.bootID && e.Interrupted {
+			return nil, drivers.ErrTaskGone // it ended because the machine did
+		}
+		return t, nil
+	}
+	now, found, err := d.await(ctx, cfg.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("recover task %s: %w", h.TaskID, err)
+	}
+	if !found || h.Version > 0 && now != id {
+		return nil, drivers.ErrTaskGone
+	}
+	if supervised(t.dir) {
+		return t, nil
+	}
+	d.log.Warn("task had lost its supervisor", "task_id", h.TaskID, "pid", now.PID)
+	if err := d.ensure(ctx, t.dir); err != nil {
+		return nil, fmt.Errorf("recover task %s: %w", h.TaskID, err)
+	}
+	if !now.alive() {
+		if _, err := t.Wait(ctx); err != nil {
+			return nil, fmt.Errorf("recover task %s: %w", h.TaskID, err)
+		}
+	}
+	return t, nil
+}
+
+// await finds the task of a state folder: ended, or running in this boot of the
+// machine and in this very folder. One that is just being started by a
+// supervisor that an earlier life of the agent left is waited for.
+func (d *Driver) await(ctx context.Context, dir string) (identity, bool, error) {
+	for {
+		var rec taskRecord
+		readErr := readRecord(dir, taskFile, &rec)
+		var exit exitRecord
+		if readRecord(dir, exitFile, &exit) == nil && (exit.BootID == d.bootID || !exit.Interrupted) {
+			return rec.identity, true, nil
+		}
+		if readErr == nil {
+			return rec.identity, rec.BootID == d.bootID && rec.here(dir), nil
+		}
+		if !errors.Is(readErr, errNoRecord) { // a disk, or an agent out of files, that may recover
+			return identity{}, false, drivers.Recoverable(readErr)
+		}
+		if !supervised(dir) {
+			return identity{}, false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return identity{}, false, ctx.Err()
+		case <-time.After(startPoll):
+		}
+	}
+}
+
+// prepare makes the state folder. What an earlier boot, or the folder that this
+// one is a copy of, has left is no task of ours.
+func (d *Driver) prepare(cfg drivers.TaskConfig) error {
+	sp, err := newSpec(cfg, d.bootID)
+	if err == nil {
+		err = sp.check()
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return fmt.Errorf("make state folder: %w", err)
+	}
+	for _, stale := range []string{taskFile, exitFile} {
+		if err := os.Remove(filepath.Join(cfg.StateDir, stale)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove stale record: %w", err)
+		}
+	}
+	if err := makeFIFOs(cfg.StateDir); err != nil {
+		return err
+	}
+	return writeRecord(cfg.StateDir, specFile, sp, false)
+}
+
+// ensure starts a supervisor for a state folder that has none, and returns when
+// it has brought the task to life, adopted it, or found it ended.
+func (d *Driver) ensure(ctx context.Context, dir string) error {
+	var err error
+	for range spawnTries {
+		if supervised(dir) {
+			return nil
+		}
+		var r ready
+		if r, err = d.spawn(ctx, dir); err != nil && ctx.Err() != nil {
+			return err
+		}
+		if err != nil || r.Err != "" {
+			d.reap(dir) // it has ended, or is about to
+		}
+		switch {
+		case err != nil: // it was killed: the next one looks what it left
+		case r.Err == "" || r.Supervised:
+			return nil
+		case r.Recoverable:
+			return drivers.Recoverable(refusal(r.Err))
+		default:
+			return refusal(r.Err)
+		}
+	}
+	return drivers.Recoverable(err)
+}
+
+// spawn starts a supervisor, in a session of its own, so that nothing that is
+// done to the agent's terminal reaches it, and waits for its word.
+func (d *Driver) spawn(ctx context.Context, dir string) (ready, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return ready{}, fmt.Errorf("make pipe: %w", err)
+	}
+	defer r.Close()
+	proc, err := startSupervisor(dir, w)
+	if err := errors.Join(err, w.Close()); err != nil {
+		return ready{}, err
+	}
+	d.reap(dir)
+	d.mu.Lock()
+	d.children[dir] = proc
+	d.mu.Unlock()
+
+	stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	b, err := io.ReadAll(io.LimitReader(r, maxRecord))
+	if ctx.Err() != nil {
+		return ready{}, ctx.Err()
+	}
+	if err != nil {
+		return ready{}, fmt.Errorf("read from supervisor: %w", err)
+	}
+	var word ready
+	if err := json.Unmarshal(b, &word); err != nil {
+		return ready{}, fmt.Errorf("start supervisor: it ended without a word: %w", err)
+	}
+	return word, nil
+}
+
+func startSupervisor(dir string, w *os.File) (*os.Process, error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open stdin: %w", err)
+	}
+	defer null.Close()
+	said, err := os.OpenFile(filepath.Join(dir, stderrFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open supervisor's log: %w", err)
+	}
+	defer said.Close()
+	// The program that is running now, also where its file was replaced.
+	proc, err := os.StartProcess("/proc/self/exe", []string{os.Args[0], superviseArg, dir}, &os.ProcAttr{
+		Dir:   "/",
+		Env:   []string{"GOMAXPROCS=1", "GOTRACEBACK=single"},
+		Files: []*os.File{null, null, said, w},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start supervisor: %w", err)
+	}
+	return proc, nil
+}
+
+// reap collects a supervisor of this process that has ended or is about to. One
+// that an earlier life of the agent started is not its child.
+func (d *Driver) reap(dir string) {
+	d.mu.Lock()
+	proc := d.children[dir]
+	delete(d.children, dir)
+	d.mu.Unlock()
+	if proc != nil {
+		_, _ = proc.Wait()
+	}
+}

@@ -1,0 +1,34 @@
+package rawexec
+
+// Decode decodes one of the three records, or a handle's state, by name. number is
+// the record's pid, or for a spec how many words its command line has.
+func Decode(name string, b []byte) (number int, err error) {
+	switch name {
+	case "spec":
+		var s spec
+		err = decodeRecord(b, &s)
+		return len(s.Argv), err
+	case "task":
+		var t taskRecord
+		err = decodeRecord(b, &t)
+		return t.PID, err
+	case "exit":
+		return 0, decodeRecord(b, new(exitRecord))
+	}
+	id, err := decodeIdentity(b)
+	return id.PID, err
+}
+
+// Rotator makes a writer of rotated files.
+func Rotator(dir, prefix string, maxFiles int, maxBytes int64) interface {
+	Write(p []byte) (int, error)
+	Close() error
+} {
+	return &rotator{dir: dir, prefix: prefix, maxFiles: maxFiles, maxBytes: maxBytes}
+}
+
+// Environment is what a task gets of the agent's environment and its own.
+func Environment(agent []string, task map[string]string) []string { return environment(agent, task) }
+
+// Resolve finds the program of a command.
+func Resolve(command, dir string, env []string) (string, error) { return resolve(command, dir, env) }

@@ -1,0 +1,151 @@
+package rawexec
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"skerry/drivers"
+)
+
+// FIFOs of a state folder.
+const (
+	controlFIFO = "control"
+	lifeFIFO    = "life"
+	stdoutFIFO  = "stdout"
+	stderrFIFO  = "stderr"
+)
+
+// maxOrder bounds a line on the control FIFO. It is less than what a pipe takes
+// at once, so that lines of several writers do not mix.
+const maxOrder = 256
+
+var (
+	errSupervised   = errors.New("task has a supervisor")
+	errUnsupervised = errors.New("task has no supervisor")
+)
+
+// makeFIFOs makes the folder's FIFOs where they are not there yet.
+func makeFIFOs(dir string) error {
+	for _, name := range []string{controlFIFO, lifeFIFO, stdoutFIFO, stderrFIFO} {
+		if err := unix.Mkfifo(filepath.Join(dir, name), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make FIFO %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// openFIFO opens a FIFO for both reading and writing, which never blocks.
+func openFIFO(dir, name string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_RDWR|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open FIFO: %w", err)
+	}
+	return f, nil
+}
+
+// lockFolder takes the folder's lock, for as long as the file stays open, or
+// returns errSupervised.
+func lockFolder(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errSupervised
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
+	}
+	return f, nil
+}
+
+// supervised reports whether a supervisor holds the lock of this very folder.
+// The short lock that it tries can only be met by a supervisor that the same
+// agent starts, which it does not do meanwhile.
+func supervised(dir string) bool {
+	lock, err := os.Open(filepath.Join(dir, lockFile))
+	if err != nil {
+		return false
+	}
+	defer lock.Close()
+	return errors.Is(unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// order is what the agent tells a supervisor: a signal to the task, or to stop
+// it.
+type order struct {
+	stop    bool
+	signal  int
+	timeout time.Duration
+}
+
+func (o order) line() string {
+	if o.stop {
+		return fmt.Sprintf("stop %d %d\n", o.signal, o.timeout.Milliseconds())
+	}
+	return fmt.Sprintf("signal %d\n", o.signal)
+}
+
+// parseOrder reads a line of the control FIFO.
+func parseOrder(line string) (order, error) {
+	var o order
+	var ms int64
+	switch {
+	case strings.HasPrefix(line, "stop "):
+		if _, err := fmt.Sscanf(line, "stop %d %d", &o.signal, &ms); err != nil {
+			return order{}, fmt.Errorf("parse order: %w", err)
+		}
+		o.stop = true
+	case strings.HasPrefix(line, "signal "):
+		if _, err := fmt.Sscanf(line, "signal %d", &o.signal); err != nil {
+			return order{}, fmt.Errorf("parse order: %w", err)
+		}
+	default:
+		return order{}, errors.New("parse order: neither stop nor signal")
+	}
+	if o.signal < 1 || o.signal > 64 || ms < 0 || ms > maxKillTimeout.Milliseconds() {
+		return order{}, errors.New("parse order: a number is out of bounds")
+	}
+	o.timeout = time.Duration(ms) * time.Millisecond
+	return o, nil
+}
+
+// maxKillTimeout bounds what a task is given to end by itself.
+const maxKillTimeout = 24 * time.Hour
+
+// send gives an order to the folder's supervisor, or returns errUnsupervised.
+func send(dir string, o order) error {
+	f, err := os.OpenFile(filepath.Join(dir, controlFIFO), os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, fs.ErrNotExist) {
+		return errUnsupervised
+	}
+	if err != nil {
+		return fmt.Errorf("open control: %w", err)
+	}
+	_, err = io.WriteString(f, o.line())
+	if errors.Is(err, unix.EPIPE) {
+		return errors.Join(errUnsupervised, f.Close())
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("send order: %w", err)
+	}
+	return nil
+}
+
+// handleState is Handle.State.
+func (id identity) handle(taskID string) (drivers.Handle, error) {
+	state, err := encodeIdentity(id)
+	if err != nil {
+		return drivers.Handle{}, err
+	}
+	return drivers.Handle{Driver: Name, Version: recordVersion, TaskID: taskID, State: state}, nil
+}

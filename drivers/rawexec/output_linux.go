@@ -1,0 +1,75 @@
+package rawexec
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// output is one of the task's two streams: the FIFO that it writes to and the
+// files that its supervisor keeps.
+type output struct {
+	fifo  *os.File
+	files *rotator
+	buf   []byte
+}
+
+const outputBuffer = 16 << 10
+
+// openOutputs opens both streams.
+func (s *supervisor) openOutputs() error {
+	for _, name := range []string{stdoutFIFO, stderrFIFO} {
+		fifo, err := openFIFO(s.dir, name)
+		if err != nil {
+			return err
+		}
+		s.outputs = append(s.outputs, &output{
+			fifo: fifo,
+			buf:  make([]byte, outputBuffer),
+			files: &rotator{
+				dir: s.spec.LogDir, prefix: s.spec.LogName + "." + name,
+				maxFiles: s.spec.LogFiles, maxBytes: s.spec.LogFileBytes,
+			},
+		})
+	}
+	return nil
+}
+
+// pump writes what the task prints until stop is called. It sees no end: both
+// the task and the supervisor hold the FIFO open for writing.
+func (o *output) pump() {
+	for {
+		n, err := o.fifo.Read(o.buf)
+		_, _ = o.files.Write(o.buf[:n]) // never fails
+		if err != nil {
+			return
+		}
+	}
+}
+
+// stop lets pump return.
+func (o *output) stop() { _ = o.fifo.SetReadDeadline(time.Unix(1, 0)) }
+
+// drain writes what is left in the FIFO, after pump has returned, and closes.
+func (o *output) drain() {
+	_ = o.fifo.SetReadDeadline(time.Time{})
+	conn, err := o.fifo.SyscallConn()
+	if err == nil {
+		_ = conn.Read(func(fd uintptr) bool {
+			for {
+				n, err := unix.Read(int(fd), o.buf)
+				if errors.Is(err, unix.EINTR) {
+					continue
+				}
+				if err != nil || n == 0 {
+					return true
+				}
+				_, _ = o.files.Write(o.buf[:n])
+			}
+		})
+	}
+	_ = o.files.Close()
+	_ = o.fifo.Close()
+}

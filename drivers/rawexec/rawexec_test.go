@@ -1,0 +1,129 @@
+package rawexec_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"skerry/drivers"
+	"skerry/drivers/drivertest"
+	"skerry/drivers/rawexec"
+	"skerry/fleet"
+)
+
+func TestMain(m *testing.M) {
+	rawexec.Supervise()
+	os.Exit(m.Run())
+}
+
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, newHarness)
+}
+
+func newHarness(tb testing.TB) drivertest.Harness {
+	bootID := ""
+	return drivertest.Harness{
+		Name:      rawexec.Name,
+		NewDriver: func() drivers.Driver { return mustDriver(tb, bootID) },
+		Reboot:    func() { bootID = "11111111-2222-3333-4444-555555555555" },
+		Config:    script,
+		Starts:    starts,
+		Logs:      true,
+		BadConfigs: map[string]map[string]any{
+			"command is required":               {"args": []any{"a"}},
+			"command must be a string":          {"command": 7},
+			`unknown key "commmand"`:            {"command": "/bin/true", "commmand": "x"},
+			"args must be a list of strings, b": {"command": "/bin/true", "args": []any{"a", 1}},
+			"args must be a list of strings, n": {"command": "/bin/true", "args": "a"},
+			"NUL":                               {"command": "/bin/tr\x00ue"},
+		},
+	}
+}
+
+func mustDriver(tb testing.TB, bootID string) *rawexec.Driver {
+	tb.Helper()
+	d, err := rawexec.New(rawexec.Config{BootID: bootID, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
+
+// script is a shell script that does what b says. It notes its start when its
+// traps are set.
+func script(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any {
+	var lines []string
+	if b.Ignore != "" {
+		lines = append(lines, fmt.Sprintf("trap '' %s", strings.TrimPrefix(b.Ignore, "SIG")))
+	}
+	if b.Print != "" {
+		lines = append(lines, fmt.Sprintf("echo '%s'", b.Print))
+	}
+	if b.PrintErr != "" {
+		lines = append(lines, fmt.Sprintf("echo '%s' >&2", b.PrintErr))
+	}
+	lines = append(lines, "echo started >> starts")
+	switch {
+	case b.RunFor == drivertest.Forever:
+		lines = append(lines, "while :; do sleep 1; done")
+	case b.RunFor > 0:
+		lines = append(lines, fmt.Sprintf("sleep %.3f", b.RunFor.Seconds()))
+	}
+	lines = append(lines, fmt.Sprintf("exit %d", b.ExitCode))
+	return map[string]any{"command": "/bin/sh", "args": []any{"-c", strings.Join(lines, "\n")}}
+}
+
+func starts(cfg drivers.TaskConfig) int {
+	b, err := os.ReadFile(filepath.Join(cfg.Dir, "starts"))
+	if err != nil {
+		return 0
+	}
+	return strings.Count(string(b), "started")
+}
+
+// eventually polls until ok, or fails with what it saw last.
+func eventually(tb testing.TB, ok func() (bool, string)) {
+	tb.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		done, state := ok()
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("did not happen within 30 s: %s", state)
+		}
+		<-tick.C
+	}
+}
+
+// Whatever a config block holds, it is taken with a command or refused as invalid.
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(`{"command": "/bin/sleep", "args": ["1"]}`))
+	f.Add([]byte(`{"command": "", "args": null}`))
+	f.Add([]byte(`{"command": "a\u0000b", "args": ["x", 1]}`))
+	f.Add([]byte(`{"command": ["x"], "more": {"y": [1, 2]}}`))
+	d := mustDriver(f, "boot")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var config map[string]any
+		if json.Unmarshal(b, &config) != nil {
+			return
+		}
+		if err := d.Validate(config); err != nil {
+			if fleet.CodeOf(err) != fleet.CodeInvalid {
+				t.Fatalf("refused with %v", err)
+			}
+			return
+		}
+		if command, ok := config["command"].(string); !ok || command == "" {
+			t.Fatalf("taken without a command: %s", b)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+package rawexec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"skerry/drivers"
+)
+
+// Files of a task's state folder. Besides these there are the FIFOs: control
+// (orders to the supervisor), life (open for as long as it lives), stdout and
+// stderr.
+const (
+	specFile   = "spec.json" // written by the agent before it starts a supervisor
+	taskFile   = "task.json" // written by the supervisor once the task runs
+	exitFile   = "exit.json" // written by the supervisor, durably, when it has ended
+	lockFile   = "lock"      // held by the supervisor of this very folder
+	stderrFile = "supervisor.log"
+)
+
+// recordVersion is the version of all three records. A later release reads the
+// records of the earlier ones: tasks outlive upgrades of the agent.
+const recordVersion = 1
+
+// maxRecord bounds what is read of a record.
+const maxRecord = 8 << 20
+
+// errNoRecord is returned for a record that is missing or unreadable: a machine
+// that lost power may leave an empty one.
+var errNoRecord = errors.New("no such record")
+
+// spec is what the supervisor is told to run.
+type spec struct {
+	Version      int      `json:"version"`
+	TaskID       string   `json:"task_id"`
+	BootID       string   `json:"boot_id"`
+	Path         string   `json:"path"`
+	Argv         []string `json:"argv"`
+	Env          []string `json:"env"`
+	Dir          string   `json:"dir"`
+	LogDir       string   `json:"log_dir"`
+	LogName      string   `json:"log_name"`
+	LogFiles     int      `json:"log_files"`
+	LogFileBytes int64    `json:"log_file_bytes"`
+}
+
+// identity tells a process from every other: a pid alone is used again. Start is
+// in clock ticks since boot.
+type identity struct {
+	BootID string `json:"boot_id"`
+	PID    int    `json:"pid"`
+	Start  uint64 `json:"start"`
+}
+
+// taskRecord is the running task, and the folder that it belongs to: where the
+// folder was copied, Device and Inode are not those of the copy.
+type taskRecord struct {
+	Version int `json:"version"`
+	identity
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+}
+
+// exitRecord is how the task ended. Interrupted: the supervisor had been told to
+// end, too, as when the machine shuts down.
+type exitRecord struct {
+	Version     int    `json:"version"`
+	Code        int    `json:"code"`
+	Signal      int    `json:"signal"`
+	OOM         bool   `json:"oom"`
+	Err         string `json:"error"`
+	FinishedAt  int64  `json:"finished_at"` // UnixNano
+	BootID      string `json:"boot_id"`
+	Interrupted bool   `json:"interrupted"`
+}
+
+func encodeIdentity(id identity) ([]byte, error) {
+	b, err := json.Marshal(id)
+	if err != nil {
+		return nil, fmt.Errorf("encode handle: %w", err)
+	}
+	return b, nil
+}
+
+// decodeIdentity decodes Handle.State.
+func decodeIdentity(b []byte) (identity, error) {
+	var id identity
+	if err := json.Unmarshal(b, &id); err != nil {
+		return identity{}, fmt.Errorf("decode handle: %w", err)
+	}
+	return id, nil
+}
+
+func (s *spec) check() error {
+	switch {
+	case s.Version != recordVersion:
+		return fmt.Errorf("version %d is not known", s.Version)
+	case s.TaskID == "" || s.Path == "" || len(s.Argv) == 0 || s.LogName == "":
+		return errors.New("a field is missing")
+	case s.LogFiles < 1 || s.LogFileBytes < 1:
+		return errors.New("logs are not bounded")
+	}
+	return nil
+}
+
+func (t *taskRecord) check() error {
+	if t.Version != recordVersion {
+		return fmt.Errorf("version %d is not known", t.Version)
+	}
+	// A negative pid, 0 or 1 would signal a process group, our own or everybody.
+	if t.PID <= 1 || t.Start == 0 {
+		return errors.New("not a process of a task")
+	}
+	return nil
+}
+
+func (e *exitRecord) check() error {
+	if e.Version != recordVersion {
+		return fmt.Errorf("version %d is not known", e.Version)
+	}
+	return nil
+}
+
+// decodeRecord decodes one record; into is one of the three.
+func decodeRecord(b []byte, into interface{ check() error }) error {
+	if err := json.Unmarshal(b, into); err != nil {
+		return fmt.Errorf("%w: %w", errNoRecord, err)
+	}
+	if err := into.check(); err != nil {
+		return fmt.Errorf("%w: %w", errNoRecord, err)
+	}
+	return nil
+}
+
+func readRecord(dir, name string, into interface{ check() error }) error {
+	f, err := os.Open(filepath.Join(dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", errNoRecord, err)
+	}
+	if err != nil {
+		return fmt.Errorf("open record: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", f.Name(), err)
+	}
+	if len(b) > maxRecord {
+		return fmt.Errorf("%w: %s is larger than %d bytes", errNoRecord, f.Name(), maxRecord)
+	}
+	return decodeRecord(b, into)
+}
+
+// writeRecord replaces a record as a whole. durable: it also survives the loss
+// of power from then on. What describes running processes need not, for they do
+// not either.
+func writeRecord(dir, name string, record any, durable bool) (err error) {
+	b, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", name, err)
+	}
+	tmp := filepath.Join(dir, name+".new")
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("create record: %w", err)
+	}
+	_, err = f.Write(b)
+	if err == nil && durable {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", tmp, err)
+	}
+	if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
+		return fmt.Errorf("replace record: %w", err)
+	}
+	if !durable {
+		return nil
+	}
+	return syncFolder(dir)
+}
+
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open folder: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
+}
+
+func (e *exitRecord) exit() drivers.Exit {
+	return drivers.Exit{
+		Code: e.Code, Signal: e.Signal, OOM: e.OOM, Err: e.Err, FinishedAt: time.Unix(0, e.FinishedAt),
+	}
+}

@@ -1,0 +1,141 @@
+package rawexec
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// rotator writes one stream of a task to PREFIX.0, PREFIX.1, …: a new file when
+// one is full, and the oldest go so that maxFiles are left. It is used by one
+// goroutine.
+type rotator struct {
+	dir      string
+	prefix   string // TASK.stdout
+	maxFiles int
+	maxBytes int64
+
+	file  *os.File
+	index int
+	size  int64
+	lost  uint64 // bytes that the disk did not take
+}
+
+// Write never fails and never holds up the task: what the disk does not take is
+// counted, and the count is written where there is room again.
+func (r *rotator) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		if err := r.prepare(); err != nil {
+			r.lost += uint64(len(p))
+			break
+		}
+		room := r.maxBytes - r.size
+		if room <= 0 {
+			continue // the note on what was lost filled the file
+		}
+		part := p[:min(int64(len(p)), room)]
+		wrote, err := r.file.Write(part)
+		r.size += int64(wrote)
+		p = p[wrote:]
+		if err != nil {
+			r.lost += uint64(len(p))
+			break
+		}
+	}
+	return n, nil
+}
+
+func (r *rotator) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	err := r.file.Close()
+	r.file = nil
+	return err
+}
+
+// prepare makes sure that there is an open file with room in it.
+func (r *rotator) prepare() error {
+	if r.file == nil {
+		if held := r.held(); len(held) > 0 {
+			r.index = held[len(held)-1]
+		}
+		if err := r.open(); err != nil {
+			return err
+		}
+		r.prune()
+	}
+	if r.size >= r.maxBytes {
+		if err := r.Close(); err != nil {
+			return fmt.Errorf("close log: %w", err)
+		}
+		r.index++
+		if err := r.open(); err != nil {
+			r.index--
+			return err
+		}
+		r.prune()
+	}
+	if r.lost == 0 {
+		return nil
+	}
+	n, err := fmt.Fprintf(r.file, "[%d bytes were lost: the disk did not take them]\n", r.lost)
+	r.size += int64(n)
+	if err != nil {
+		return fmt.Errorf("write to log: %w", err)
+	}
+	r.lost = 0
+	return nil
+}
+
+func (r *rotator) open() error {
+	f, err := os.OpenFile(r.name(r.index), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("open log: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(fmt.Errorf("read size of log: %w", err), f.Close())
+	}
+	r.file, r.size = f, info.Size()
+	return nil
+}
+
+// prune removes all but the newest maxFiles. One that cannot be removed is left
+// for the next time.
+func (r *rotator) prune() {
+	for _, n := range r.held() {
+		if n <= r.index-r.maxFiles {
+			_ = os.Remove(r.name(n))
+		}
+	}
+}
+
+// held returns the numbers of the files that exist, in order.
+func (r *rotator) held() []int {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return nil
+	}
+	var held []int
+	for _, e := range entries {
+		number, ok := strings.CutPrefix(e.Name(), r.prefix+".")
+		if !ok {
+			continue
+		}
+		if n, err := strconv.ParseInt(number, 10, 31); err == nil && n >= 0 {
+			held = append(held, int(n))
+		}
+	}
+	slices.Sort(held)
+	return held
+}
+
+func (r *rotator) name(i int) string {
+	return filepath.Join(r.dir, r.prefix+"."+strconv.Itoa(i))
+}

@@ -1,0 +1,134 @@
+package rawexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// task is a task by its state folder. It holds nothing that a second one, or one
+// of a later life of the agent, would not find there.
+type task struct {
+	driver *Driver
+	dir    string
+	id     string
+	exit   atomic.Pointer[exitRecord]
+}
+
+// Ended reports whether the exit is written.
+func (t *task) Ended() bool {
+	if t.exit.Load() != nil {
+		return true
+	}
+	var e exitRecord
+	if readRecord(t.dir, exitFile, &e) != nil {
+		return false
+	}
+	t.exit.Store(&e)
+	return true
+}
+
+// Wait blocks until the task has ended. A supervisor that is killed meanwhile is
+// replaced by one that adopts the task.
+func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
+	for !t.Ended() {
+		if err := t.driver.ensure(ctx, t.dir); err != nil {
+			return drivers.Exit{}, fmt.Errorf("wait for task %s: %w", t.id, err)
+		}
+		if err := t.waitLife(ctx); err != nil {
+			return drivers.Exit{}, fmt.Errorf("wait for task %s: %w", t.id, err)
+		}
+	}
+	t.driver.reap(t.dir)
+	return t.exit.Load().exit(), nil
+}
+
+// waitLife blocks until the life FIFO has no writer: until its supervisor ends.
+func (t *task) waitLife(ctx context.Context) error {
+	life, err := os.OpenFile(filepath.Join(t.dir, lifeFIFO), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("open life: %w", err)
+	}
+	defer life.Close()
+	stop := context.AfterFunc(ctx, func() { _ = life.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_, err = life.Read(make([]byte, 1)) // nothing is ever written
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// Stop has the supervisor send signal to the task's process group and, after
+// timeout (at most a day), kill it.
+func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) error {
+	number, err := drivers.ParseSignal(signal)
+	if err != nil {
+		return fmt.Errorf("stop task %s: %w", t.id, err)
+	}
+	o := order{stop: true, signal: number, timeout: min(max(timeout, 0), maxKillTimeout)}
+	for !t.Ended() { // again, where the supervisor was killed meanwhile
+		err := t.order(ctx, o)
+		if err == nil {
+			err = t.waitLife(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("stop task %s: %w", t.id, err)
+		}
+	}
+	t.driver.reap(t.dir)
+	return nil
+}
+
+// Signal has the supervisor send a signal to the task's main process.
+func (t *task) Signal(ctx context.Context, signal string) error {
+	number, err := drivers.ParseSignal(signal)
+	if err == nil && t.Ended() {
+		err = fleet.Errorf(fleet.CodeConflict, "the task has ended")
+	}
+	if err == nil {
+		err = t.order(ctx, order{signal: number})
+	}
+	if err != nil {
+		return fmt.Errorf("signal task %s: %w", t.id, err)
+	}
+	return nil
+}
+
+// order gives an order, to a new supervisor where the task has lost its own.
+func (t *task) order(ctx context.Context, o order) error {
+	for !t.Ended() {
+		err := send(t.dir, o)
+		if !errors.Is(err, errUnsupervised) {
+			return err
+		}
+		if err := t.driver.ensure(ctx, t.dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Forget removes the task's state folder.
+func (t *task) Forget(context.Context) error {
+	if !t.Ended() {
+		return fmt.Errorf("forget task %s: %w", t.id, fleet.Errorf(fleet.CodeConflict, "the task runs"))
+	}
+	t.driver.reap(t.dir)
+	if err := os.RemoveAll(t.dir); err != nil {
+		return fmt.Errorf("forget task %s: %w", t.id, err)
+	}
+	return nil
+}

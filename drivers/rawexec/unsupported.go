@@ -1,0 +1,32 @@
+//go:build !linux
+
+package rawexec
+
+import (
+	"context"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+func unsupported() error {
+	return fleet.Errorf(fleet.CodeUnsupported, "driver %s does not work on this system", Name).
+		WithHint("it needs Linux")
+}
+
+// Fingerprint says that the driver is not to be had here.
+func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
+	return fleet.DriverInfo{HealthDescription: unsupported().Error()}
+}
+
+// Start fails.
+func (d *Driver) Start(context.Context, drivers.TaskConfig) (drivers.Handle, error) {
+	return drivers.Handle{}, unsupported()
+}
+
+// Recover fails.
+func (d *Driver) Recover(context.Context, drivers.TaskConfig, drivers.Handle) (drivers.Task, error) {
+	return nil, unsupported()
+}
+
+func supervise(string) int { return 1 }

@@ -1,0 +1,158 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// script is a task's config block.
+type script struct {
+	forever               bool
+	runFor                time.Duration
+	exitCode              int
+	exitSignal            int
+	startDelay            time.Duration
+	startError            string
+	startErrorRecoverable bool
+	ignoreAll             bool
+	ignored               []int
+	killAfter             time.Duration
+}
+
+// exit is how the task ends by itself.
+func (s script) exit() drivers.Exit {
+	if s.exitSignal != 0 {
+		return drivers.Exit{Signal: s.exitSignal, Code: 128 + s.exitSignal}
+	}
+	return drivers.Exit{Code: s.exitCode}
+}
+
+func (s script) ignores(number int) bool { return s.ignoreAll || slices.Contains(s.ignored, number) }
+
+// parseScript reads a config block. All that is wrong with it is said at once.
+func parseScript(config map[string]any) (script, error) {
+	s := script{forever: true}
+	var wrong []string
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		if err := s.set(key, config[key]); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	if len(wrong) > 0 {
+		return script{}, fleet.Errorf(fleet.CodeInvalid, "config of %s: %s", Name, strings.Join(wrong, "; "))
+	}
+	return s, nil
+}
+
+func (s *script) set(key string, value any) (err error) {
+	switch key {
+	case "run_for":
+		s.forever = false
+		s.runFor, err = duration(value)
+	case "exit_code":
+		s.exitCode, err = integer(value)
+		if err == nil && (s.exitCode < 0 || s.exitCode > 255) {
+			err = fmt.Errorf("must be 0 to 255, not %d", s.exitCode)
+		}
+	case "exit_signal":
+		s.exitSignal, err = signalNumber(value)
+	case "start_delay":
+		s.startDelay, err = duration(value)
+	case "start_error":
+		s.startError, err = as[string](value)
+	case "start_error_recoverable":
+		s.startErrorRecoverable, err = as[bool](value)
+	case "ignore_signals":
+		err = s.ignore(value)
+	case "kill_after":
+		s.killAfter, err = duration(value)
+	default:
+		return fmt.Errorf("unknown key %q", key)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %w", key, err)
+	}
+	return nil
+}
+
+func (s *script) ignore(value any) error {
+	switch v := value.(type) {
+	case bool:
+		s.ignoreAll = v
+		return nil
+	case []string:
+		return s.ignore(toAny(v))
+	case []any:
+		for _, name := range v {
+			n, err := signalNumber(name)
+			if err != nil {
+				return err
+			}
+			s.ignored = append(s.ignored, n)
+		}
+		return nil
+	}
+	return fmt.Errorf("must be true or a list of signals, not %T", value)
+}
+
+func toAny(list []string) []any {
+	out := make([]any, len(list))
+	for i := range list {
+		out[i] = list[i]
+	}
+	return out
+}
+
+func as[T any](value any) (T, error) {
+	v, ok := value.(T)
+	if !ok {
+		return v, fmt.Errorf("must be %T, not %T", v, value)
+	}
+	return v, nil
+}
+
+func signalNumber(value any) (int, error) {
+	name, err := as[string](value)
+	if err != nil {
+		return 0, err
+	}
+	return drivers.ParseSignal(name)
+}
+
+// duration reads a string like "1m30s".
+func duration(value any) (time.Duration, error) {
+	text, err := as[string](value)
+	if err != nil {
+		return 0, err
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("must be a duration like 30s, not %q", text)
+	}
+	return d, nil
+}
+
+// integer reads what HCL, JSON and CBOR make of a whole number.
+func integer(value any) (int, error) {
+	switch v := value.(type) {
+	case int:
+		return v, nil
+	case int64:
+		return int(v), nil
+	case uint64:
+		if v <= 1<<31 {
+			return int(v), nil
+		}
+	case float64:
+		if v == float64(int32(v)) {
+			return int(v), nil
+		}
+	}
+	return 0, fmt.Errorf("must be a whole number, not %v", value)
+}

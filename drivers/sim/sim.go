@@ -1,0 +1,308 @@
+// Package sim is the driver "sim": tasks that follow a script, for tests and
+// simulations. Nothing is run, nothing is written.
+//
+// A World is the machine that the tasks live on. It outlives drivers, as a
+// machine outlives agents: a test that closes an edge and opens another in the
+// same process hands both the same World, and the second finds the tasks of the
+// first. Time comes from package time alone, so that a synctest bubble makes it
+// virtual. A task costs a timer and no goroutine.
+//
+// The script is the task's config block:
+//
+//	run_for                  duration; not given: until it is stopped
+//	exit_code                how it ends by itself, 0…255
+//	exit_signal              a signal's name: it ends by that instead
+//	start_delay              duration that Start takes
+//	start_error              message with which Start fails
+//	start_error_recoverable  whether a second try may not meet it
+//	ignore_signals           true, or a list of names: these do not end it
+//	kill_after               duration from a signal that ends it to its end; not of SIGKILL
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// Name is the driver's name in job files.
+const Name = "sim"
+
+const handleVersion = 1
+
+// World is the machine that simulated tasks live on. It may be used from several
+// goroutines.
+type World struct {
+	mu     sync.Mutex
+	tasks  map[string]*task // by TaskConfig.ID
+	starts map[string]int
+}
+
+// NewWorld makes an empty World.
+func NewWorld() *World {
+	return &World{tasks: make(map[string]*task), starts: make(map[string]int)}
+}
+
+// Reboot ends all tasks that run, without a trace of how.
+func (w *World) Reboot() {
+	for _, t := range w.list() {
+		t.vanish()
+	}
+}
+
+// Starts returns how often each task was started, by TaskConfig.ID.
+func (w *World) Starts() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.starts)
+}
+
+// Running returns the ids of the tasks that run, sorted.
+func (w *World) Running() []string {
+	var ids []string
+	for _, t := range w.list() {
+		if !t.Ended() {
+			ids = append(ids, t.id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// End ends a task that runs, as if by itself; FinishedAt is filled in. It
+// reports whether there was one.
+func (w *World) End(id string, exit drivers.Exit) bool {
+	w.mu.Lock()
+	t := w.tasks[id]
+	w.mu.Unlock()
+	return t != nil && t.end(exit)
+}
+
+func (w *World) list() []*task {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Values(w.tasks))
+}
+
+// Driver runs simulated tasks in a World.
+type Driver struct {
+	world *World
+}
+
+// New makes a Driver of w.
+func New(w *World) *Driver { return &Driver{world: w} }
+
+// Fingerprint says that the driver works.
+func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
+	return fleet.DriverInfo{
+		Detected: true, Healthy: true, HealthDescription: "Healthy",
+		Attributes: map[string]string{"driver." + Name: "1"},
+	}
+}
+
+// Validate refuses a script that it cannot read.
+func (d *Driver) Validate(config map[string]any) error {
+	_, err := parseScript(config)
+	return err
+}
+
+// Start starts a task by its script.
+func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Handle, error) {
+	s, err := parseScript(cfg.Config)
+	if err != nil {
+		return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
+	}
+	h := drivers.Handle{Driver: Name, Version: handleVersion, TaskID: cfg.ID}
+	if d.find(cfg) != nil {
+		return h, nil
+	}
+	if s.startDelay > 0 {
+		delay := time.NewTimer(s.startDelay)
+		defer delay.Stop()
+		select {
+		case <-ctx.Done():
+			return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, ctx.Err())
+		case <-delay.C:
+		}
+	}
+	if s.startError != "" {
+		err := fmt.Errorf("start task %s: %s", cfg.ID, s.startError)
+		if s.startErrorRecoverable {
+			err = drivers.Recoverable(err)
+		}
+		return drivers.Handle{}, err
+	}
+	d.world.start(cfg, s)
+	return h, nil
+}
+
+// Recover finds a task that its World has.
+func (d *Driver) Recover(_ context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
+	if h.Driver != Name || h.Version > handleVersion {
+		return nil, fmt.Errorf("recover task %s: handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
+	}
+	if t := d.find(cfg); t != nil {
+		return t, nil
+	}
+	return nil, drivers.ErrTaskGone
+}
+
+// find returns the task that cfg names, if it did not vanish.
+func (d *Driver) find(cfg drivers.TaskConfig) *task {
+	d.world.mu.Lock()
+	t := d.world.tasks[cfg.ID]
+	d.world.mu.Unlock()
+	if t == nil || t.stateDir != cfg.StateDir || t.gone() {
+		return nil
+	}
+	return t
+}
+
+func (w *World) start(cfg drivers.TaskConfig, s script) {
+	t := &task{world: w, id: cfg.ID, stateDir: cfg.StateDir, script: s, done: make(chan struct{})}
+	w.mu.Lock()
+	w.tasks[cfg.ID] = t
+	w.starts[cfg.ID]++
+	w.mu.Unlock()
+	if s.forever {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.timer = time.AfterFunc(s.runFor, func() { t.end(s.exit()) })
+}
+
+// task is a simulated task.
+type task struct {
+	world    *World
+	id       string
+	stateDir string
+	script   script
+	done     chan struct{} // closed when it has ended
+
+	mu       sync.Mutex
+	timer    *time.Timer // ends it; nil: nothing does
+	exit     drivers.Exit
+	ended    bool
+	vanished bool
+}
+
+var errEnded = errors.New("the task has ended")
+
+// end ends the task, unless it has ended.
+func (t *task) end(exit drivers.Exit) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return false
+	}
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	exit.FinishedAt = time.Now()
+	t.exit, t.ended = exit, true
+	close(t.done)
+	return true
+}
+
+// vanish ends the task as a reboot does.
+func (t *task) vanish() {
+	if t.end(drivers.Exit{Code: -1, Err: "lost: the machine rebooted"}) {
+		t.mu.Lock()
+		t.vanished = true
+		t.mu.Unlock()
+	}
+}
+
+func (t *task) gone() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.vanished
+}
+
+// Ended reports whether the task has ended.
+func (t *task) Ended() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Wait blocks until the task has ended.
+func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
+	select {
+	case <-t.done:
+		return t.exit, nil // not written any more
+	case <-ctx.Done():
+		return drivers.Exit{}, fmt.Errorf("wait for task %s: %w", t.id, ctx.Err())
+	}
+}
+
+// Stop ends the task as its script has it.
+func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) error {
+	number, err := drivers.ParseSignal(signal)
+	if err != nil {
+		return fmt.Errorf("stop task %s: %w", t.id, err)
+	}
+	t.deliver(number)
+	kill := time.AfterFunc(max(timeout, 0), func() { t.deliver(sigkill) })
+	select {
+	case <-t.done:
+		kill.Stop()
+		return nil
+	case <-ctx.Done(): // kill is carried out all the same
+		return fmt.Errorf("stop task %s: %w", t.id, ctx.Err())
+	}
+}
+
+// Signal delivers a signal, which ends the task unless it ignores it.
+func (t *task) Signal(_ context.Context, signal string) error {
+	number, err := drivers.ParseSignal(signal)
+	if err == nil && t.Ended() {
+		err = errEnded
+	}
+	if err != nil {
+		return fmt.Errorf("signal task %s: %w", t.id, err)
+	}
+	t.deliver(number)
+	return nil
+}
+
+const sigkill = 9
+
+func (t *task) deliver(number int) {
+	exit := drivers.Exit{Signal: number, Code: 128 + number}
+	switch {
+	case number == sigkill || !t.script.ignores(number) && t.script.killAfter == 0:
+		t.end(exit)
+	case !t.script.ignores(number):
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.timer != nil {
+			t.timer.Stop()
+		}
+		t.timer = time.AfterFunc(t.script.killAfter, func() { t.end(exit) })
+	}
+}
+
+// Forget removes an ended task from its World.
+func (t *task) Forget(context.Context) error {
+	if !t.Ended() {
+		return fmt.Errorf("forget task %s: it runs", t.id)
+	}
+	t.world.mu.Lock()
+	defer t.world.mu.Unlock()
+	if t.world.tasks[t.id] == t {
+		delete(t.world.tasks, t.id)
+	}
+	return nil
+}
