@@ -1,0 +1,305 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"skerry/fleet"
+	"skerry/fleet/jobspec"
+	"skerry/hub/api"
+	"skerry/hub/broker"
+	"skerry/hub/consensus"
+	"skerry/hub/liveness"
+	"skerry/hub/scheduler"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// queue is the scheduler's broker: this hub's while it leads, else the leader's.
+type queue struct{ h *Hub }
+
+func (q queue) Dequeue(ctx context.Context, types []string) (scheduler.Delivery, error) {
+	for {
+		d, err := q.dequeue(ctx, types)
+		// One call's wait is over, not the worker's.
+		if fleet.CodeOf(err) == fleet.CodeTimeout || errors.Is(err, context.DeadlineExceeded) {
+			if ctx.Err() == nil {
+				continue
+			}
+		}
+		return scheduler.Delivery{Eval: d.Eval, Token: d.Token, WaitIndex: d.WaitIndex}, err
+	}
+}
+
+func (q queue) dequeue(ctx context.Context, types []string) (broker.Delivery, error) {
+	ctx, cancel := context.WithTimeout(ctx, dequeueFor)
+	defer cancel()
+	if q.h.leads() {
+		return q.h.broker.Dequeue(ctx, types)
+	}
+	return callLeader[[]string, broker.Delivery](ctx, q.h, methodDequeue, types)
+}
+
+func (q queue) Ack(ctx context.Context, id fleet.EvalID, token string) error {
+	if q.h.leads() {
+		return q.h.broker.Ack(id, token)
+	}
+	return q.tell(ctx, methodAck, id, token)
+}
+
+func (q queue) Nack(ctx context.Context, id fleet.EvalID, token string) error {
+	if q.h.leads() {
+		return q.h.broker.Nack(id, token)
+	}
+	return q.tell(ctx, methodNack, id, token)
+}
+
+func (q queue) tell(ctx context.Context, method string, id fleet.EvalID, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := callLeader[delivered, struct{}](ctx, q.h, method, delivered{id, token})
+	return err
+}
+
+// plans is the scheduler's planner, in the same way.
+type plans struct{ h *Hub }
+
+func (p plans) Submit(ctx context.Context, plan fleet.Plan) (fleet.PlanResult, error) {
+	if p.h.leads() {
+		return p.h.planner.Submit(ctx, plan)
+	}
+	return callLeader[fleet.Plan, fleet.PlanResult](ctx, p.h, methodSubmit, plan)
+}
+
+// evals commits evaluations for the scheduler: as a plan without allocations, so
+// that a delivery that does not hold any more changes nothing.
+type evals struct{ h *Hub }
+
+func (e evals) Update(ctx context.Context, d scheduler.Delivery, list []fleet.Evaluation) error {
+	_, err := plans(e).Submit(ctx, fleet.Plan{EvalID: d.Eval.ID, EvalToken: d.Token, Priority: d.Eval.Priority, Evals: list})
+	return err
+}
+
+// leading commits what this hub decides as the leader, and nothing once another one
+// leads: a leader that was asleep would tell the next one that nobody beats, and
+// plans that it checked would go past the next one's planner.
+type leading struct{ *consensus.Node }
+
+func (l leading) Apply(ctx context.Context, c state.Command) (state.Result, error) {
+	return l.Decide(ctx, c)
+}
+
+// beats is the gateway's way to liveness.
+type beats struct{ l *liveness.Liveness }
+
+func (b beats) TTL(pool string) time.Duration { return b.l.TTL(pool) }
+
+func (b beats) Heard(node fleet.NodeID, epoch fleet.Epoch, ttl time.Duration) {
+	b.l.Beat(liveness.Beat{Node: node, Epoch: epoch, TTL: ttl})
+}
+
+// forwardBeats hands beats to the leader, as liveness has it done.
+func (h *Hub) forwardBeats(ctx context.Context, b []liveness.Beat) error {
+	if h.leads() {
+		h.liveness.Beat(b...) // it is about to hold the deadlines itself
+		return nil
+	}
+	_, err := callLeader[[]liveness.Beat, struct{}](ctx, h, methodBeats, b)
+	return err
+}
+
+// elsewhere reaches sessions of other hubs.
+type elsewhere struct{ h *Hub }
+
+func (e elsewhere) Probe(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (bool, error) {
+	addr, err := e.h.hubAddr(hub)
+	if err != nil {
+		return false, err
+	}
+	return call[fleet.NodeID, bool](ctx, e.h, addr, methodProbe, node)
+}
+
+// edges is how the HTTP API reaches edges.
+type edges struct{ h *Hub }
+
+func (e edges) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
+	n, ok := e.h.store.View().Node(node)
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "read logs: there is no node %s", fleet.Short(node))
+	}
+	if n.Hub == e.h.id() || n.Hub == "" {
+		return e.h.gateway.Logs(ctx, node, req)
+	}
+	addr, err := e.h.hubAddr(n.Hub)
+	if err != nil {
+		return nil, err
+	}
+	body, err := encode(logsRequest{Node: node, Request: req})
+	if err != nil {
+		return nil, err
+	}
+	stream, err := e.h.peers.Stream(ctx, addr, methodLogs, body)
+	if err != nil {
+		return nil, err
+	}
+	return &untilDone{ReadCloser: stream, stop: context.AfterFunc(ctx, func() { stream.Close() })}, nil
+}
+
+// untilDone is a stream that a context closes, if nobody else does.
+type untilDone struct {
+	io.ReadCloser
+	stop func() bool
+}
+
+func (u *untilDone) Close() error {
+	u.stop()
+	return u.ReadCloser.Close()
+}
+
+func (e edges) LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error) {
+	if heard, ok := e.h.liveness.LastHeard(); ok {
+		return heard, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	nano, err := callLeader[struct{}, map[fleet.NodeID]int64](ctx, e.h, methodHeard, struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[fleet.NodeID]time.Time, len(nano))
+	for node, at := range nano {
+		out[node] = time.Unix(0, at)
+	}
+	return out, nil
+}
+
+// cluster is what the HTTP API sees of the hubs.
+type cluster struct{ h *Hub }
+
+func (c cluster) Apply(ctx context.Context, cmd state.Command) (state.Result, error) {
+	return c.h.node.Apply(ctx, cmd)
+}
+
+// CatchUp asks the leader how far it is, and waits to be there. It bears an
+// election.
+func (c cluster) CatchUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var index fleet.Index
+	err := retry(ctx, func() (err error) {
+		index, err = c.readIndex(ctx)
+		if err != nil && final(err) {
+			return backoff.Permanent(err)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.h.store.WaitIndex(ctx, index)
+}
+
+func (c cluster) readIndex(ctx context.Context) (fleet.Index, error) {
+	if c.h.leads() {
+		return c.h.node.ReadIndex(ctx)
+	}
+	return callLeader[struct{}, fleet.Index](ctx, c.h, methodCatchUp, struct{}{})
+}
+
+func (c cluster) Leader() (fleet.HubID, bool) {
+	id, _, ok := c.h.node.Leader()
+	return id, ok
+}
+
+func (c cluster) Members() []api.Member {
+	var out []api.Member
+	for _, m := range c.h.members.Members() {
+		host, port, err := net.SplitHostPort(m.Gossip)
+		if err != nil {
+			continue // a member that has not said its address yet
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			continue
+		}
+		out = append(out, api.Member{
+			ID: m.ID, Addr: host, Port: uint16(n), Status: string(m.Status),
+			Tags: map[string]string{"role": "hub", "region": m.Region, "quic": m.QUIC, "http": m.HTTP},
+		})
+	}
+	return out
+}
+
+func (c cluster) Self() api.Self {
+	h := c.h
+	stats := h.node.Stats()
+	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
+	return api.Self{
+		ID: h.id(), Region: h.cfg.Region, Term: h.node.Term(),
+		Config: map[string]any{
+			"Name": h.cfg.Name, "Region": h.cfg.Region, "DataDir": h.dir.path, "Version": h.cfg.Version,
+			"QUICAddr": h.addr.QUIC, "HTTPAddr": h.addr.HTTP, "GossipAddr": h.addr.Gossip,
+		},
+		Stats: map[string]map[string]string{
+			"raft": {
+				"term": number(stats.Term), "last_log_index": number(stats.LastIndex),
+				"commit_index": number(stats.CommitIndex), "applied_index": number(stats.AppliedIndex),
+				"last_snapshot_index": number(stats.SnapshotIndex), "leader": strconv.FormatBool(h.leads()),
+			},
+			"gateway": {"sessions": number(h.gateway.Stats().Open)},
+		},
+	}
+}
+
+// jobs parses job files and tries jobs out for the HTTP API.
+type jobs struct{ h *Hub }
+
+func (j jobs) Parse(src, vars string) (*fleet.Job, error) {
+	opts := jobspec.Options{Drivers: drivers}
+	if vars != "" {
+		opts.VarFiles = []jobspec.File{{Name: "variables.hcl", Src: []byte(vars)}}
+	}
+	return jobspec.Parse("job.hcl", []byte(src), opts)
+}
+
+func (j jobs) DryRun(ctx context.Context, job *fleet.Job) (api.DryRun, error) {
+	out, err := scheduler.DryRun(j.h.store.View(), job, time.Now())
+	if err != nil {
+		return api.DryRun{}, err
+	}
+	dry := api.DryRun{Groups: make(map[string]api.GroupUpdates, len(out.Decisions.Groups)), Failed: out.Failed, Reasons: out.Reasons}
+	for name, g := range out.Decisions.Groups {
+		dry.Groups[name] = api.GroupUpdates{
+			Ignore: uint64(g.Ignore), Place: uint64(g.Place), Stop: uint64(g.Stop), InPlaceUpdate: uint64(g.InPlace),
+			DestructiveUpdate: uint64(g.Destructive),
+			Disconnect:        uint64(g.Unknown), Reconnect: uint64(g.Reconnect),
+		}
+	}
+	return dry, nil
+}
+
+// registry is what enrolment sees of the cluster.
+type registry struct{ h *Hub }
+
+func (r registry) Cluster() (*state.Cluster, bool)          { return r.h.store.View().Cluster() }
+func (r registry) Token(id string) (*state.JoinToken, bool) { return r.h.store.View().Token(id) }
+
+func (r registry) Known(role, name string) bool {
+	view := r.h.store.View()
+	if role == syncproto.RoleHub {
+		_, ok := view.Hub(fleet.HubID(name))
+		return ok
+	}
+	_, ok := view.Node(fleet.NodeID(name))
+	return ok
+}
+
+func (r registry) Record(ctx context.Context, c state.Certificate) error {
+	return r.h.apply(ctx, c)
+}

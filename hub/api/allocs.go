@@ -1,0 +1,148 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func (a *API) allocRoutes() {
+	a.mux.HandleFunc("GET /v1/allocations", a.read(a.listAllocs))
+	a.mux.HandleFunc("GET /v1/allocation/{id}", a.read(a.readAlloc))
+	a.put("/v1/allocation/{id}/stop", a.write(a.stopAlloc))
+	a.mux.HandleFunc("GET /v1/allocation/{id}/history", a.read(a.allocHistory))
+	a.mux.HandleFunc("GET /v1/client/fs/logs/{id}", a.logs)
+}
+
+// AllocStub is an allocation in a list.
+type AllocStub struct {
+	ID                 fleet.AllocID
+	EvalID             fleet.EvalID
+	Name               string
+	Namespace          string
+	NodeID             fleet.NodeID
+	NodeName           string
+	JobID              fleet.JobID
+	JobType            string
+	JobVersion         uint64
+	TaskGroup          string
+	DesiredStatus      string
+	DesiredDescription string
+	ClientStatus       string
+	ClientDescription  string
+	TaskStates         map[string]fleet.TaskState
+	FollowupEvalID     fleet.EvalID
+	PreviousAllocation fleet.AllocID
+	NextAllocation     fleet.AllocID
+	RescheduleTracker  *fleet.RescheduleTracker
+	CreateIndex        fleet.Index
+	ModifyIndex        fleet.Index
+	CreateTime         int64
+	ModifyTime         int64
+}
+
+func allocStub(al *fleet.Alloc) AllocStub {
+	stub := AllocStub{
+		ID: al.ID, EvalID: al.EvalID, Name: al.Name, Namespace: al.Namespace, NodeID: al.NodeID,
+		NodeName: al.NodeName, JobID: al.JobID, JobVersion: al.JobVersion, TaskGroup: al.TaskGroup,
+		DesiredStatus: al.DesiredStatus, DesiredDescription: al.DesiredDescription,
+		ClientStatus: al.ClientStatus, ClientDescription: al.ClientDescription, TaskStates: al.TaskStates,
+		FollowupEvalID: al.FollowupEvalID, PreviousAllocation: al.PreviousAllocation, NextAllocation: al.NextAllocation,
+		RescheduleTracker: al.RescheduleTracker, CreateIndex: al.CreateIndex, ModifyIndex: al.ModifyIndex,
+		CreateTime: al.CreateTime, ModifyTime: al.ModifyTime,
+	}
+	if al.Job != nil {
+		stub.JobType = al.Job.Type
+	}
+	return stub
+}
+
+func (a *API) listAllocs(v *state.View, _ *http.Request, q query) (any, fleet.Index, error) {
+	stubs := []AllocStub{}
+	for al := range v.Allocs(q.namespace, q.prefix) {
+		stubs = append(stubs, allocStub(al))
+	}
+	return stubs, v.TableIndex("allocs"), nil
+}
+
+// needAlloc returns the allocation that a request names.
+func needAlloc(v *state.View, r *http.Request) (*fleet.Alloc, error) {
+	id := fleet.AllocID(r.PathValue("id"))
+	al, ok := v.Alloc(id)
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %q not found", id)
+	}
+	return al, nil
+}
+
+func (a *API) readAlloc(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+	al, err := needAlloc(v, r)
+	if err != nil {
+		return nil, v.TableIndex("allocs"), err
+	}
+	return al, al.ModifyIndex, nil
+}
+
+// stopAlloc stops an allocation; its job gets another one in its place.
+func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	al, err := needAlloc(a.cfg.State.View(), r)
+	if err != nil {
+		return nil, 0, err
+	}
+	res, err := a.apply(r.Context(), state.AllocStop{
+		Allocs: []fleet.AllocID{al.ID}, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(),
+	})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return struct {
+		EvalID fleet.EvalID
+		Index  fleet.Index
+	}{res.Eval, res.Index}, res.Index, nil
+}
+
+// HistoryAnswer is an allocation's timeline, both sides in one. Dropped counts
+// what the hub let go at its bound, the least important first.
+type HistoryAnswer struct {
+	Alloc   AllocStub
+	Entries []fleet.HistoryEntry
+	Dropped uint64
+}
+
+func (a *API) allocHistory(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+	al, err := needAlloc(v, r)
+	if err != nil {
+		return nil, v.TableIndex("allocs"), err
+	}
+	return HistoryAnswer{Alloc: allocStub(al), Entries: fleet.Timeline(v.History(al.ID)), Dropped: v.HistoryDropped(al.ID)}, al.ModifyIndex, nil
+}
+
+// taskOf picks the task whose output is asked for: the named one, or the only
+// one of the group.
+func taskOf(al *fleet.Alloc, name string) (string, error) {
+	g := al.Group()
+	if g == nil {
+		return name, nil
+	}
+	names := make([]string, 0, len(g.Tasks))
+	for _, t := range g.Tasks {
+		if t.Name == name {
+			return name, nil
+		}
+		names = append(names, t.Name)
+	}
+	switch {
+	case name != "":
+		return "", fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(al.ID), name).
+			WithHint("it has: %s", strings.Join(names, ", "))
+	case len(names) == 1:
+		return names[0], nil
+	}
+	return "", fleet.Errorf(fleet.CodeInvalid, "allocation %s has more than one task", fleet.Short(al.ID)).
+		WithHint("name one of: %s", strings.Join(names, ", "))
+}

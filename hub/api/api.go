@@ -1,0 +1,185 @@
+// Package api serves a hub's HTTP API: Nomad's /v1 in its shapes (field names,
+// status codes, the X-Nomad-Index header, blocking queries), and what Skerry
+// adds to it (an allocation's history, the state of the fleet).
+//
+// hub.Open gives it what it needs and serves the Handler. Reads are answered
+// from this hub's own state after it has caught up with the leader (not with
+// ?stale), writes go through the replicated log. It starts no goroutine of its
+// own beyond the server's, and persists nothing.
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// Bounds of a request.
+const (
+	// MaxBody is the largest request body taken, in bytes.
+	MaxBody = 4 << 20
+	// DefaultWait and MaxWait bound a blocking query.
+	DefaultWait = 5 * time.Minute
+	MaxWait     = 10 * time.Minute
+)
+
+// State is this hub's replicated state.
+type State interface {
+	View() *state.View
+	Watch() *state.View
+}
+
+// Cluster is what the API asks about the hubs and their agreement.
+type Cluster interface {
+	// Apply commits a command through the leader.
+	Apply(ctx context.Context, c state.Command) (state.Result, error)
+	// CatchUp returns when this hub's state holds everything that was committed
+	// before the call, as the leader knows it.
+	CatchUp(ctx context.Context) error
+	// Leader is who leads, as this hub knows it.
+	Leader() (fleet.HubID, bool)
+	// Members are the hubs that gossip knows, this one included.
+	Members() []Member
+	// Self describes this hub: its configuration and figures, for people.
+	Self() Self
+}
+
+// Member is one hub as gossip sees it.
+type Member struct {
+	ID     fleet.HubID
+	Addr   string // host of its gossip address
+	Port   uint16
+	Tags   map[string]string
+	Status string // "alive", "failed" or "left"
+}
+
+// Self is this hub.
+type Self struct {
+	ID     fleet.HubID
+	Region string
+	Term   uint64
+	Config map[string]any
+	Stats  map[string]map[string]string
+}
+
+// Edges reaches into edges over their own connections.
+type Edges interface {
+	// Logs opens a task's output. The node's link has to be up.
+	Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error)
+	// LastContact is when the leader last heard of a node; false: not since it
+	// leads.
+	LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error)
+}
+
+// Jobs parses job files and tries jobs out.
+type Jobs interface {
+	// Parse reads an HCL or JSON job file; vars is the content of a variables file.
+	Parse(src, vars string) (*fleet.Job, error)
+	// DryRun is what the scheduler would do if job were registered now.
+	DryRun(ctx context.Context, job *fleet.Job) (DryRun, error)
+}
+
+// DryRun is what registering a job would lead to.
+type DryRun struct {
+	Groups map[string]GroupUpdates
+	Failed map[string]*fleet.AllocMetric // by group, where not all can be placed
+	// Reasons is one line a decision.
+	Reasons []string
+}
+
+// GroupUpdates counts what would happen to one group's allocations.
+type GroupUpdates struct {
+	Ignore, Place, Stop, InPlaceUpdate, DestructiveUpdate, Disconnect, Reconnect uint64
+}
+
+// Config of the API.
+type Config struct {
+	State   State
+	Cluster Cluster
+	Edges   Edges
+	Jobs    Jobs
+	Metrics prometheus.Gatherer
+	Drivers []string // that a job may name
+	Now     func() time.Time
+	NewID   func() string
+	Debug   bool // serve /debug/pprof, to clients on this machine alone
+	Log     *slog.Logger
+}
+
+// API answers requests.
+type API struct {
+	cfg Config
+	mux *http.ServeMux
+}
+
+// New returns the API over cfg.
+func New(cfg Config) (*API, error) {
+	if cfg.State == nil || cfg.Cluster == nil || cfg.Edges == nil || cfg.Jobs == nil {
+		return nil, errors.New("make the HTTP API: State, Cluster, Edges and Jobs are required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.NewID == nil {
+		cfg.NewID = func() string { return fleet.NewUUID(nil) }
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = prometheus.NewRegistry()
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	a := &API{cfg: cfg, mux: http.NewServeMux()}
+	a.routes()
+	return a, nil
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+
+func (a *API) routes() {
+	a.jobRoutes()
+	a.nodeRoutes()
+	a.allocRoutes()
+	a.evalRoutes()
+	a.clusterRoutes()
+	a.mux.Handle("GET /v1/metrics", promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{}))
+	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, fleet.Errorf(fleet.CodeNotFound, "no such endpoint: %s %s", r.Method, r.URL.Path))
+	})
+	if a.cfg.Debug {
+		a.mux.HandleFunc("/debug/pprof/", a.onLoopback(pprof.Index))
+		a.mux.HandleFunc("/debug/pprof/profile", a.onLoopback(pprof.Profile))
+		a.mux.HandleFunc("/debug/pprof/symbol", a.onLoopback(pprof.Symbol))
+		a.mux.HandleFunc("/debug/pprof/trace", a.onLoopback(pprof.Trace))
+	}
+}
+
+// onLoopback serves h to clients on this machine alone.
+func (a *API) onLoopback(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {
+			a.fail(w, fleet.Errorf(fleet.CodeForbidden, "profiles are served on the hub's own machine alone"))
+			return
+		}
+		h(w, r)
+	}
+}
+
+// put registers a handler for PUT and POST, which mean the same here.
+func (a *API) put(path string, h http.HandlerFunc) {
+	a.mux.HandleFunc("PUT "+path, h)
+	a.mux.HandleFunc("POST "+path, h)
+}

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"net/http"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func (a *API) clusterRoutes() {
+	a.mux.HandleFunc("GET /v1/status/leader", a.statusLeader)
+	a.mux.HandleFunc("GET /v1/status/peers", a.statusPeers)
+	a.mux.HandleFunc("GET /v1/agent/self", a.agentSelf)
+	a.mux.HandleFunc("GET /v1/agent/members", a.agentMembers)
+	a.mux.HandleFunc("GET /v1/agent/health", a.agentHealth)
+	a.mux.HandleFunc("GET /v1/regions", a.regions)
+	a.mux.HandleFunc("GET /v1/fleet/status", a.read(a.fleetStatus))
+}
+
+// statusLeader answers with the leader's QUIC address, as Raft knows it.
+func (a *API) statusLeader(w http.ResponseWriter, r *http.Request) {
+	id, ok := a.cfg.Cluster.Leader()
+	v := a.cfg.State.View()
+	addr, known := v.Hub(id)
+	a.header(w, v.Index())
+	if !ok || !known {
+		a.fail(w, noLeader())
+		return
+	}
+	a.send(w, r, addr.QUIC)
+}
+
+func noLeader() *fleet.Error {
+	return fleet.Errorf(fleet.CodeUnavailable, "no cluster leader").
+		WithHint("an election is going on, or most hubs are out of reach; try again in a few seconds")
+}
+
+func (a *API) statusPeers(w http.ResponseWriter, r *http.Request) {
+	v := a.cfg.State.View()
+	addrs := []string{}
+	for _, h := range v.Hubs() {
+		addrs = append(addrs, h.QUIC)
+	}
+	a.header(w, v.Index())
+	a.send(w, r, addrs)
+}
+
+// AgentMember is a hub, in Nomad's shape.
+type AgentMember struct {
+	Name        string
+	Addr        string
+	Port        uint16
+	Tags        map[string]string
+	Status      string
+	ProtocolMin uint8
+	ProtocolMax uint8
+	ProtocolCur uint8
+	DelegateMin uint8
+	DelegateMax uint8
+	DelegateCur uint8
+}
+
+func (a *API) members() []AgentMember {
+	members := []AgentMember{}
+	for _, m := range a.cfg.Cluster.Members() {
+		members = append(members, AgentMember{
+			Name: string(m.ID), Addr: m.Addr, Port: m.Port, Tags: m.Tags, Status: m.Status,
+			ProtocolMin: 1, ProtocolMax: 1, ProtocolCur: 1, DelegateMin: 1, DelegateMax: 1, DelegateCur: 1,
+		})
+	}
+	return members
+}
+
+func (a *API) agentMembers(w http.ResponseWriter, r *http.Request) {
+	self := a.cfg.Cluster.Self()
+	a.header(w, a.cfg.State.View().Index())
+	a.send(w, r, struct {
+		ServerName   string
+		ServerRegion string
+		ServerDC     string
+		Members      []AgentMember
+	}{string(self.ID), self.Region, "", a.members()})
+}
+
+func (a *API) agentSelf(w http.ResponseWriter, r *http.Request) {
+	self := a.cfg.Cluster.Self()
+	answer := struct {
+		Config map[string]any               `json:"config"`
+		Member AgentMember                  `json:"member"`
+		Stats  map[string]map[string]string `json:"stats"`
+	}{Config: self.Config, Stats: self.Stats}
+	for _, m := range a.members() {
+		if m.Name == string(self.ID) {
+			answer.Member = m
+		}
+	}
+	a.header(w, a.cfg.State.View().Index())
+	a.send(w, r, answer)
+}
+
+// agentHealth answers 200 where this hub knows a leader, else 500.
+func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
+	type health struct {
+		Ok      bool   `json:"ok"`
+		Message string `json:"message"`
+	}
+	answer := struct {
+		Server health `json:"server"`
+	}{health{Ok: true, Message: "ok"}}
+	a.header(w, a.cfg.State.View().Index())
+	w.Header().Set("Content-Type", "application/json")
+	if _, ok := a.cfg.Cluster.Leader(); !ok {
+		answer.Server = health{Message: noLeader().Message}
+		w.WriteHeader(http.StatusInternalServerError)
+	}
+	a.send(w, r, answer)
+}
+
+func (a *API) regions(w http.ResponseWriter, r *http.Request) {
+	a.header(w, a.cfg.State.View().Index())
+	a.send(w, r, []string{a.cfg.Cluster.Self().Region})
+}
+
+// reachable refuses what needs an edge's link where it is down.
+func reachable(v *state.View, al *fleet.Alloc) error {
+	n, ok := v.Node(al.NodeID)
+	if !ok {
+		return fleet.Errorf(fleet.CodeNotFound, "read logs of allocation %s: its node %s is gone", fleet.Short(al.ID), fleet.Short(al.NodeID))
+	}
+	if n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown {
+		return fleet.Errorf(fleet.CodeUnavailable, "read logs of allocation %s: its node %s is %s", fleet.Short(al.ID), n.Name, n.Status).
+			WithHint("on the edge itself: skerry local logs %s", fleet.Short(al.ID))
+	}
+	return nil
+}

@@ -1,0 +1,391 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func (a *API) jobRoutes() {
+	a.mux.HandleFunc("GET /v1/jobs", a.read(a.listJobs))
+	a.put("/v1/jobs", a.write(a.registerJob))
+	a.put("/v1/jobs/parse", a.write(a.parseJob))
+	a.put("/v1/validate/job", a.write(a.validateJob))
+	a.mux.HandleFunc("GET /v1/job/{id}", a.read(a.readJob))
+	a.put("/v1/job/{id}", a.write(a.registerJob))
+	a.mux.HandleFunc("DELETE /v1/job/{id}", a.write(a.deregisterJob))
+	a.mux.HandleFunc("GET /v1/job/{id}/allocations", a.read(a.jobAllocs))
+	a.mux.HandleFunc("GET /v1/job/{id}/evaluations", a.read(a.jobEvals))
+	a.mux.HandleFunc("GET /v1/job/{id}/summary", a.read(a.jobSummary))
+	a.mux.HandleFunc("GET /v1/job/{id}/versions", a.read(a.jobVersions))
+	a.put("/v1/job/{id}/plan", a.write(a.planJob))
+}
+
+// JobStub is a job in a list.
+type JobStub struct {
+	ID                fleet.JobID
+	ParentID          string
+	Name              string
+	Namespace         string
+	Datacenters       []string
+	NodePool          string
+	Type              string
+	Priority          int
+	Periodic          bool
+	ParameterizedJob  bool
+	Stop              bool
+	Status            string
+	StatusDescription string
+	JobSummary        *JobSummary
+	CreateIndex       fleet.Index
+	ModifyIndex       fleet.Index
+	JobModifyIndex    fleet.Index
+	SubmitTime        int64
+	Meta              map[string]string `json:",omitempty"`
+}
+
+// JobSummary counts a job's allocations by group and status.
+type JobSummary struct {
+	JobID       fleet.JobID
+	Namespace   string
+	Summary     map[string]state.GroupCount
+	CreateIndex fleet.Index
+	ModifyIndex fleet.Index
+}
+
+func (a *API) listJobs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	stubs := []JobStub{}
+	for j := range v.Jobs(q.namespace, q.prefix) {
+		sum := summarize(v, j)
+		stub := JobStub{
+			ID: j.ID, Name: j.Name, Namespace: j.Namespace, Datacenters: j.Datacenters, NodePool: j.NodePool,
+			Type: j.Type, Priority: j.Priority, Stop: j.Stop, Status: j.Status, StatusDescription: j.StatusDescription,
+			JobSummary: &sum, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
+			JobModifyIndex: j.JobModifyIndex, SubmitTime: j.SubmitTime,
+		}
+		if r.URL.Query().Get("meta") == "true" {
+			stub.Meta = j.Meta
+		}
+		stubs = append(stubs, stub)
+	}
+	return stubs, max(v.TableIndex("jobs"), v.TableIndex("allocs")), nil
+}
+
+func jobID(r *http.Request) fleet.JobID { return fleet.JobID(r.PathValue("id")) }
+
+// needJob returns the job that a request names.
+func needJob(v *state.View, r *http.Request, q query) (*fleet.Job, error) {
+	j, ok := v.Job(q.namespace, jobID(r))
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "job %q not found in namespace %q", jobID(r), q.namespace)
+	}
+	return j, nil
+}
+
+func (a *API) readJob(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	j, err := needJob(v, r, q)
+	if err != nil {
+		return nil, v.TableIndex("jobs"), err
+	}
+	return j, j.ModifyIndex, nil
+}
+
+func (a *API) jobAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	stubs := []AllocStub{}
+	for al := range v.AllocsByJob(q.namespace, jobID(r)) {
+		stubs = append(stubs, allocStub(al))
+	}
+	return stubs, v.TableIndex("allocs"), nil
+}
+
+func (a *API) jobEvals(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	evals := []*fleet.Evaluation{}
+	for e := range v.EvalsByJob(q.namespace, jobID(r)) {
+		evals = append(evals, e)
+	}
+	slices.SortStableFunc(evals, func(x, y *fleet.Evaluation) int { return int(int64(y.CreateIndex) - int64(x.CreateIndex)) })
+	return evals, v.TableIndex("evals"), nil
+}
+
+func (a *API) jobSummary(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	j, err := needJob(v, r, q)
+	if err != nil {
+		return nil, v.TableIndex("jobs"), err
+	}
+	return summarize(v, j), max(j.ModifyIndex, v.TableIndex("allocs")), nil
+}
+
+// jobVersions answers with the kept versions, newest first.
+func (a *API) jobVersions(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	j, err := needJob(v, r, q)
+	if err != nil {
+		return nil, v.TableIndex("jobs"), err
+	}
+	answer := struct {
+		Versions []*fleet.Job
+		Diffs    []fleet.JobDiff `json:",omitempty"`
+	}{Versions: v.JobVersions(q.namespace, j.ID)}
+	if r.URL.Query().Get("diffs") == "true" {
+		for i := 0; i+1 < len(answer.Versions); i++ {
+			answer.Diffs = append(answer.Diffs, fleet.DiffJobs(answer.Versions[i+1], answer.Versions[i]))
+		}
+	}
+	return answer, j.ModifyIndex, nil
+}
+
+// registerRequest is the body of a registration.
+type registerRequest struct {
+	Job            json.RawMessage
+	EnforceIndex   bool
+	JobModifyIndex fleet.Index
+	EvalPriority   int
+}
+
+// EvalAnswer answers a change that made an evaluation.
+type EvalAnswer struct {
+	EvalID          fleet.EvalID
+	EvalCreateIndex fleet.Index
+	JobModifyIndex  fleet.Index
+	Warnings        string
+	Index           fleet.Index
+}
+
+func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
+	var req registerRequest
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	job, err := a.acceptable(r, req.Job)
+	if err != nil {
+		return nil, 0, err
+	}
+	now := a.cfg.Now().UnixNano()
+	job.SubmitTime = now
+	eval := a.newEval(job, fleet.TriggerJobRegister, now)
+	if req.EvalPriority != 0 {
+		if req.EvalPriority < fleet.JobPriorityMin || req.EvalPriority > fleet.JobPriorityMax {
+			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "register job %q: EvalPriority %d is not within %d to %d",
+				job.ID, req.EvalPriority, fleet.JobPriorityMin, fleet.JobPriorityMax)
+		}
+		eval.Priority = req.EvalPriority
+	}
+	res, err := a.apply(r.Context(), state.JobRegister{
+		Job: job, Eval: eval, EnforceIndex: req.EnforceIndex, CheckIndex: req.JobModifyIndex, Now: now,
+	})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return a.evalAnswer(job.Namespace, job.ID, eval.ID, res.Index), res.Index, nil
+}
+
+// acceptable decodes a job that a request brought and refuses it with every
+// reason at once where it cannot be registered.
+func (a *API) acceptable(r *http.Request, raw json.RawMessage) (*fleet.Job, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the job: the request's body has none").
+			WithHint("send {\"Job\": {…}}; an HCL file goes through /v1/jobs/parse first")
+	}
+	job, problems := a.decode(raw)
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	if id := jobID(r); id != "" && id != job.ID {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "register job %q: the path names job %q", job.ID, id)
+	}
+	if job.Namespace != fleet.DefaultNamespace {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "register job %q: namespace %q does not exist", job.ID, job.Namespace).
+			WithHint("this release has the namespace %q alone", fleet.DefaultNamespace)
+	}
+	return job, nil
+}
+
+// decode reads a job and collects all that is wrong with it.
+func (a *API) decode(raw json.RawMessage) (*fleet.Job, fleet.Problems) {
+	job, problems := fleet.DecodeJob(raw)
+	problems = append(problems, job.Validate()...)
+	for i, g := range job.TaskGroups {
+		for k, t := range g.Tasks {
+			if t.Driver != "" && !slices.Contains(a.cfg.Drivers, t.Driver) {
+				problems = append(problems, fleet.Problem{
+					Path:    fmt.Sprintf("TaskGroups[%d].Tasks[%d].Driver", i, k),
+					Message: fmt.Sprintf("driver %q is not known", t.Driver),
+					Hint:    "this release has: " + strings.Join(a.cfg.Drivers, ", "),
+				})
+			}
+		}
+	}
+	return job, append(problems, tooLarge(job)...)
+}
+
+// tooLarge reports a job that no edge could be sent.
+func tooLarge(job *fleet.Job) fleet.Problems {
+	spec, err := state.EncodeSpec(job)
+	switch {
+	case err != nil:
+		return fleet.Problems{{Message: err.Error()}}
+	case len(spec) > state.MaxSpec:
+		return fleet.Problems{{
+			Message: fmt.Sprintf("the specification has %d bytes when encoded, at most %d can be sent to an edge", len(spec), state.MaxSpec),
+			Hint:    "split the job, or let its tasks fetch what is large",
+		}}
+	}
+	return nil
+}
+
+// newEval makes the evaluation of a job that changed.
+func (a *API) newEval(job *fleet.Job, trigger string, now int64) *fleet.Evaluation {
+	return &fleet.Evaluation{
+		ID: fleet.EvalID(a.cfg.NewID()), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type,
+		TriggeredBy: trigger, JobID: job.ID, Status: fleet.EvalPending, CreateTime: now, ModifyTime: now,
+	}
+}
+
+func (a *API) evalAnswer(ns string, id fleet.JobID, eval fleet.EvalID, index fleet.Index) EvalAnswer {
+	answer := EvalAnswer{EvalID: eval, EvalCreateIndex: index, JobModifyIndex: index, Index: index}
+	if j, ok := a.cfg.State.View().Job(ns, id); ok {
+		answer.JobModifyIndex = j.JobModifyIndex
+	}
+	return answer
+}
+
+func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
+	q, err := parseQuery(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	purge := false
+	if s := r.URL.Query().Get("purge"); s != "" {
+		if purge, err = strconv.ParseBool(s); err != nil {
+			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter purge: %q is neither true nor false", s)
+		}
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	job, err := needJob(a.cfg.State.View(), r, q)
+	if err != nil {
+		return nil, 0, err
+	}
+	now := a.cfg.Now().UnixNano()
+	eval := a.newEval(job, fleet.TriggerJobDeregister, now)
+	res, err := a.apply(r.Context(), state.JobDeregister{Namespace: job.Namespace, ID: job.ID, Purge: purge, Eval: eval, Now: now})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return a.evalAnswer(job.Namespace, job.ID, eval.ID, res.Index), res.Index, nil
+}
+
+func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		JobHCL       string
+		Variables    string
+		Canonicalize bool
+	}
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	if strings.TrimSpace(req.JobHCL) == "" {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "parse a job file: JobHCL is empty")
+	}
+	job, err := a.cfg.Jobs.Parse(req.JobHCL, req.Variables)
+	if err != nil {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "%s", err.Error())
+	}
+	if req.Canonicalize {
+		job.Defaults()
+	}
+	if err := tooLarge(job).Err(); err != nil {
+		return nil, 0, err
+	}
+	return job, 0, nil
+}
+
+// validateJob answers with every problem of a job; that there are some is no
+// failure of the request, not even where the job cannot be decoded.
+func (a *API) validateJob(r *http.Request) (any, fleet.Index, error) {
+	answer := struct {
+		DriverConfigValidated bool
+		ValidationErrors      []string
+		Error                 string
+		Warnings              string
+	}{DriverConfigValidated: true}
+	var raw struct{ Job json.RawMessage }
+	if err := body(r, &raw); err != nil {
+		return nil, 0, err
+	}
+	_, problems := a.decode(raw.Job)
+	if err := problems.Err(); err != nil {
+		answer.Error = err.Error()
+		answer.ValidationErrors = problems.Lines()
+	}
+	return answer, 0, nil
+}
+
+// PlanAnswer answers a dry run, in Nomad's shape; Reasons are ours.
+type PlanAnswer struct {
+	JobModifyIndex fleet.Index
+	CreatedEvals   []*fleet.Evaluation
+	Diff           *fleet.JobDiff
+	Annotations    PlanAnnotations
+	FailedTGAllocs map[string]*fleet.AllocMetric
+	Warnings       string
+	Reasons        []string `json:",omitempty"`
+}
+
+// PlanAnnotations counts what would happen, by group.
+type PlanAnnotations struct {
+	DesiredTGUpdates map[string]GroupUpdates
+}
+
+func (a *API) planJob(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		Job  json.RawMessage
+		Diff bool
+	}
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	job, err := a.acceptable(r, req.Job)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	return a.dryRun(r.Context(), job, req.Diff)
+}
+
+func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet.Index, error) {
+	run, err := a.cfg.Jobs.DryRun(ctx, job)
+	if err != nil {
+		return nil, 0, err
+	}
+	v := a.cfg.State.View()
+	answer := PlanAnswer{
+		Annotations: PlanAnnotations{DesiredTGUpdates: run.Groups}, FailedTGAllocs: run.Failed, Reasons: run.Reasons,
+	}
+	old, ok := v.Job(job.Namespace, job.ID)
+	if ok {
+		answer.JobModifyIndex = old.JobModifyIndex
+	}
+	if diff {
+		d := fleet.DiffJobs(old, job)
+		answer.Diff = &d
+	}
+	return answer, v.Index(), nil
+}
+
+// summarize counts a job's allocations.
+func summarize(v *state.View, j *fleet.Job) JobSummary {
+	sum, _ := v.JobSummary(j.Namespace, j.ID) // a job that the view holds has one
+	return JobSummary{
+		JobID: j.ID, Namespace: j.Namespace, Summary: sum.Groups, CreateIndex: sum.CreateIndex, ModifyIndex: sum.ModifyIndex,
+	}
+}

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// logChunk is how much of a task's output one frame carries.
+const logChunk = 32 << 10
+
+// StreamFrame is a piece of a file in a framed stream.
+type StreamFrame struct {
+	Offset    int64  `json:",omitempty"`
+	Data      []byte `json:",omitempty"`
+	File      string `json:",omitempty"`
+	FileEvent string `json:",omitempty"`
+}
+
+// logs streams a task's output through the edge's own connection, as JSON
+// frames, or with plain=true as it is.
+func (a *API) logs(w http.ResponseWriter, r *http.Request) {
+	node, req, err := a.logRequest(r)
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	out, err := a.cfg.Edges.Logs(r.Context(), node, req)
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	defer out.Close()
+	file := fmt.Sprintf("%s.%s", req.Task, req.Stream)
+	frames := json.NewEncoder(w)
+	emit := func(b []byte) error { return frames.Encode(StreamFrame{Data: b, File: file}) }
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("plain") == "true" {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		emit = func(b []byte) error { _, err := w.Write(b); return err }
+	}
+	if err := pump(out, http.NewResponseController(w), emit); err != nil {
+		a.cfg.Log.Debug("log stream ended", "alloc", req.Alloc, "task", req.Task, "error", err)
+	}
+}
+
+// pump hands on what is read, flushing each piece, until the stream ends.
+func pump(from io.Reader, rc *http.ResponseController, emit func([]byte) error) error {
+	if err := rc.Flush(); err != nil {
+		return err
+	}
+	buf := make([]byte, logChunk)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if err := emit(buf[:n]); err != nil {
+				return err
+			}
+			if err := rc.Flush(); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (a *API) logRequest(r *http.Request) (fleet.NodeID, syncproto.Request, error) {
+	v := a.cfg.State.View()
+	al, err := needAlloc(v, r)
+	if err != nil {
+		return "", syncproto.Request{}, err
+	}
+	p := r.URL.Query()
+	req := syncproto.Request{Kind: syncproto.RequestLogs, Alloc: al.ID, Stream: p.Get("type"), Origin: p.Get("origin")}
+	if req.Task, err = taskOf(al, p.Get("task")); err != nil {
+		return "", req, err
+	}
+	switch req.Stream {
+	case "":
+		req.Stream = "stdout"
+	case "stdout", "stderr":
+	default:
+		return "", req, fleet.Errorf(fleet.CodeInvalid, "read logs: type %q is neither stdout nor stderr", req.Stream)
+	}
+	switch req.Origin {
+	case "":
+		req.Origin = "start"
+	case "start", "end":
+	default:
+		return "", req, fleet.Errorf(fleet.CodeInvalid, "read logs: origin %q is neither start nor end", req.Origin)
+	}
+	if s := p.Get("offset"); s != "" {
+		if req.Offset, err = strconv.ParseInt(s, 10, 64); err != nil || req.Offset < 0 {
+			return "", req, fleet.Errorf(fleet.CodeInvalid, "read logs: offset %q is not a number of bytes", s)
+		}
+	}
+	if s := p.Get("follow"); s != "" {
+		if req.Follow, err = strconv.ParseBool(s); err != nil {
+			return "", req, fleet.Errorf(fleet.CodeInvalid, "read logs: follow %q is neither true nor false", s)
+		}
+	}
+	return al.NodeID, req, reachable(v, al)
+}

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"net/http"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func (a *API) nodeRoutes() {
+	a.mux.HandleFunc("GET /v1/nodes", a.read(a.listNodes))
+	a.mux.HandleFunc("GET /v1/node/{id}", a.read(a.readNode))
+	a.mux.HandleFunc("GET /v1/node/{id}/allocations", a.read(a.nodeAllocs))
+	a.mux.HandleFunc("GET /v1/node/{id}/history", a.read(a.nodeHistory))
+	a.put("/v1/node/{id}/eligibility", a.write(a.nodeEligibility))
+	a.mux.HandleFunc("GET /v1/node/pools", a.read(a.listPools))
+}
+
+// NodeStub is a node in a list.
+type NodeStub struct {
+	Address               string
+	ID                    fleet.NodeID
+	Attributes            map[string]string `json:",omitempty"`
+	Datacenter            string
+	Name                  string
+	NodeClass             string
+	NodePool              string
+	Version               string
+	Drain                 bool
+	SchedulingEligibility string
+	Status                fleet.NodeStatus
+	StatusDescription     string
+	Drivers               map[string]fleet.DriverInfo
+	CreateIndex           fleet.Index
+	ModifyIndex           fleet.Index
+}
+
+func (a *API) listNodes(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	stubs := []NodeStub{}
+	for n := range v.Nodes(q.prefix) {
+		stub := NodeStub{
+			Address: n.Address, ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass,
+			NodePool: n.NodePool, Version: n.Version, SchedulingEligibility: n.SchedulingEligibility,
+			Status: n.Status, StatusDescription: n.StatusDescription, Drivers: n.Drivers,
+			CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
+		}
+		if r.URL.Query().Get("os") == "true" {
+			stub.Attributes = n.Attributes
+		}
+		stubs = append(stubs, stub)
+	}
+	return stubs, v.TableIndex("nodes"), nil
+}
+
+// needNode returns the node that a request names.
+func needNode(v *state.View, r *http.Request) (*fleet.Node, error) {
+	id := fleet.NodeID(r.PathValue("id"))
+	n, ok := v.Node(id)
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "node %q not found", id)
+	}
+	return n, nil
+}
+
+func (a *API) readNode(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+	n, err := needNode(v, r)
+	if err != nil {
+		return nil, v.TableIndex("nodes"), err
+	}
+	return n, n.ModifyIndex, nil
+}
+
+func (a *API) nodeAllocs(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+	allocs := []*fleet.Alloc{}
+	for al := range v.AllocsByNode(fleet.NodeID(r.PathValue("id"))) {
+		allocs = append(allocs, al)
+	}
+	return allocs, v.TableIndex("allocs"), nil
+}
+
+func (a *API) nodeHistory(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+	n, err := needNode(v, r)
+	if err != nil {
+		return nil, v.TableIndex("nodes"), err
+	}
+	return v.NodeHistory(n.ID), max(n.ModifyIndex, 1), nil
+}
+
+func (a *API) nodeEligibility(r *http.Request) (any, fleet.Index, error) {
+	var req struct{ Eligibility string }
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	if req.Eligibility != fleet.NodeEligible && req.Eligibility != fleet.NodeIneligible {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "set a node's eligibility: %q is neither %q nor %q",
+			req.Eligibility, fleet.NodeEligible, fleet.NodeIneligible)
+	}
+	n, err := needNode(a.cfg.State.View(), r)
+	if err != nil {
+		return nil, 0, err
+	}
+	res, err := a.apply(r.Context(), state.NodeEligibility{
+		NodeID: n.ID, Eligibility: req.Eligibility, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(),
+	})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return struct {
+		NodeModifyIndex fleet.Index
+		Index           fleet.Index
+	}{res.Index, res.Index}, res.Index, nil
+}
+
+func (a *API) listPools(v *state.View, _ *http.Request, _ query) (any, fleet.Index, error) {
+	pools := []*fleet.Pool{}
+	for p := range v.Pools() {
+		pools = append(pools, p)
+	}
+	return pools, v.TableIndex("pools"), nil
+}

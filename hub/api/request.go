@@ -1,0 +1,208 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// query is what the parameters of a read mean.
+type query struct {
+	namespace string // fleet.DefaultNamespace where none is named; "*" is all
+	prefix    string
+	minIndex  fleet.Index
+	wait      time.Duration
+	stale     bool
+}
+
+func parseQuery(r *http.Request) (query, error) {
+	p := r.URL.Query()
+	q := query{namespace: p.Get("namespace"), prefix: p.Get("prefix"), wait: DefaultWait, stale: p.Has("stale")}
+	if q.namespace == "" {
+		q.namespace = fleet.DefaultNamespace
+	}
+	if s := p.Get("index"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return q, fleet.Errorf(fleet.CodeInvalid, "read the parameter index: %q is not a whole number", s)
+		}
+		q.minIndex = fleet.Index(n)
+	}
+	if s := p.Get("wait"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 {
+			return q, fleet.Errorf(fleet.CodeInvalid, "read the parameter wait: %q is not a duration", s).
+				WithHint("write it like 30s or 5m")
+		}
+		q.wait = min(d, MaxWait)
+	}
+	return q, nil
+}
+
+// reader answers a read from a view; index is that of the answer.
+type reader func(v *state.View, r *http.Request, q query) (answer any, index fleet.Index, err error)
+
+// read serves a reader: it waits until this hub has caught up, and where the
+// caller names an index, until the answer is newer.
+func (a *API) read(f reader) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := parseQuery(r)
+		if err != nil {
+			a.fail(w, err)
+			return
+		}
+		if !q.stale && q.minIndex == 0 {
+			if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+				a.fail(w, err)
+				return
+			}
+		}
+		answer, index, err := a.block(f, r, q)
+		a.header(w, index)
+		if err != nil {
+			a.fail(w, err)
+			return
+		}
+		a.send(w, r, answer)
+	}
+}
+
+// block runs f until its index exceeds q.minIndex or the wait is over. A
+// sixteenth of the wait is added at random, so that many waiters do not come
+// back at once.
+func (a *API) block(f reader, r *http.Request, q query) (any, fleet.Index, error) {
+	if q.minIndex == 0 {
+		return f(a.cfg.State.View(), r, q)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), q.wait+rand.N(q.wait/16+1))
+	defer cancel()
+	for {
+		v := a.cfg.State.Watch()
+		answer, index, err := f(v, r, q)
+		if err != nil || index > q.minIndex {
+			return answer, index, err
+		}
+		if v.Changed(ctx) != nil {
+			return answer, index, r.Context().Err()
+		}
+	}
+}
+
+// write serves a change. index is that of the entry.
+func (a *API) write(f func(r *http.Request) (answer any, index fleet.Index, err error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		answer, index, err := f(r)
+		a.header(w, index)
+		if err != nil {
+			a.fail(w, err)
+			return
+		}
+		a.send(w, r, answer)
+	}
+}
+
+// apply commits a command; a refusal is an error.
+func (a *API) apply(ctx context.Context, c state.Command) (state.Result, error) {
+	res, err := a.cfg.Cluster.Apply(ctx, c)
+	if err != nil {
+		return res, err
+	}
+	if res.Err != nil {
+		return res, res.Err
+	}
+	return res, nil
+}
+
+// body decodes a request's JSON body into v.
+func body(r *http.Request, v any) error {
+	b, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
+	if err != nil {
+		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
+	}
+	if len(b) > MaxBody {
+		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is larger than %d MiB", MaxBody>>20)
+	}
+	if len(b) == 0 {
+		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is empty")
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		var e *fleet.Error
+		if errors.As(err, &e) {
+			return e
+		}
+		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
+	}
+	return nil
+}
+
+// header sets what Nomad's clients read from every answer.
+func (a *API) header(w http.ResponseWriter, index fleet.Index) {
+	_, known := a.cfg.Cluster.Leader()
+	h := w.Header()
+	h.Set("X-Nomad-Index", strconv.FormatUint(uint64(max(index, 1)), 10))
+	h.Set("X-Nomad-KnownLeader", strconv.FormatBool(known))
+	h.Set("X-Nomad-LastContact", "0")
+}
+
+func (a *API) send(w http.ResponseWriter, r *http.Request, answer any) {
+	w.Header().Set("Content-Type", "application/json")
+	enc := json.NewEncoder(w)
+	if r.URL.Query().Has("pretty") {
+		enc.SetIndent("", "    ")
+	}
+	if err := enc.Encode(answer); err != nil {
+		a.cfg.Log.Debug("answer not written", "path", r.URL.Path, "error", err)
+	}
+}
+
+// CodeHeader carries the fleet.Code of an error; the body is its message, as
+// Nomad's clients expect. HintHeader carries the hint.
+const (
+	CodeHeader = "X-Skerry-Code"
+	HintHeader = "X-Skerry-Hint"
+)
+
+// fail answers with an error's status and text.
+func (a *API) fail(w http.ResponseWriter, err error) {
+	e := fleet.AsError(err)
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		e = fleet.Errorf(fleet.CodeTimeout, "%s", err.Error())
+	}
+	status := Status(e.Code)
+	if status == http.StatusInternalServerError && e.Code == fleet.CodeInternal {
+		a.cfg.Log.Error("request failed", "error", err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set(CodeHeader, string(e.Code))
+	if e.Hint != "" {
+		h.Set(HintHeader, e.Hint)
+	}
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, e.Error()) // a client that went away is no failure of ours
+}
+
+// Status is the HTTP status of a code.
+func Status(c fleet.Code) int {
+	switch c {
+	case fleet.CodeInvalid, fleet.CodeUnsupported:
+		return http.StatusBadRequest
+	case fleet.CodeForbidden, fleet.CodeTokenBad, fleet.CodeTokenExpiry:
+		return http.StatusForbidden
+	case fleet.CodeNotFound:
+		return http.StatusNotFound
+	case fleet.CodeConflict:
+		return http.StatusConflict
+	case fleet.CodeTimeout:
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}

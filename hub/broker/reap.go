@@ -1,0 +1,89 @@
+package broker
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// When an evaluation that failed is tried again: spread, so that many that failed
+// at once do not come back at once.
+const (
+	followUpMin    = time.Minute
+	followUpSpread = 5 * time.Minute
+	reapRetry      = time.Second
+)
+
+// reap writes what is decided about evaluations, a bounded batch at a time.
+func (b *Broker) reap(ctx context.Context, q *queue) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-q.reapable:
+		}
+		for {
+			batch, done := b.batch(q)
+			if len(batch) == 0 {
+				break
+			}
+			_, err := b.cfg.Applier.Apply(ctx, state.Evals{Evals: batch, Now: time.Now().UnixNano()})
+			if err == nil {
+				done()
+				continue
+			}
+			b.cfg.Logger.Warn("evaluations not written", "count", len(batch), "error", err)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(reapRetry):
+			}
+		}
+	}
+}
+
+// batch makes the next evaluations to write, and what to do when they are.
+func (b *Broker) batch(q *queue) (batch []fleet.Evaluation, done func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	canceled := q.cancelable[:min(len(q.cancelable), b.cfg.CancelBatch)]
+	for _, c := range canceled {
+		e := *c.eval
+		e.Status = fleet.EvalCanceled
+		e.StatusDescription = "superseded by evaluation " + fleet.Short(c.by)
+		batch = append(batch, e)
+	}
+	v := b.cfg.State.View()
+	for _, f := range q.failed[:min(len(q.failed), b.cfg.CancelBatch)] {
+		batch = append(batch, b.fail(f, v)...)
+	}
+	return batch, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		q.cancelable = q.cancelable[len(canceled):]
+		// Those that failed leave as the state is taken in.
+		q.sync(b.cfg.State.View())
+	}
+}
+
+// fail ends an evaluation that no worker could deal with, and asks for another
+// try unless its job is gone.
+func (b *Broker) fail(f *entry, v *state.View) []fleet.Evaluation {
+	e := *f.eval
+	e.Status = fleet.EvalFailed
+	e.StatusDescription = "delivered too often without a result"
+	if _, ok := v.Job(e.Namespace, e.JobID); !ok {
+		return []fleet.Evaluation{e}
+	}
+	next := fleet.Evaluation{
+		ID: fleet.EvalID(b.cfg.NewID()), Namespace: e.Namespace, JobID: e.JobID, JobModifyIndex: e.JobModifyIndex,
+		Priority: e.Priority, Type: e.Type, TriggeredBy: fleet.TriggerFailedFollowUp,
+		Status: fleet.EvalPending, PreviousEval: e.ID,
+		WaitUntil: time.Now().Add(followUpMin + rand.N(followUpSpread)).Round(0).UTC(),
+	}
+	e.NextEval = next.ID
+	return []fleet.Evaluation{e, next}
+}

@@ -1,0 +1,186 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"regexp"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Default ports, as people know them. A port of 0 in Config lets the system
+// choose one.
+const (
+	DefaultHTTPPort   = 4646
+	DefaultQUICPort   = 4647
+	DefaultGossipPort = 4648
+)
+
+// Config of a hub. Its zero values are usable but for DataDir, and for one of
+// Bootstrap or Join on the first start; a data directory that has an identity
+// needs neither, and they are ignored there.
+type Config struct {
+	// DataDir holds all of the hub's state. One process at a time.
+	DataDir string
+	// Bootstrap makes a new cluster with this hub as its first voter.
+	Bootstrap bool
+	// Join lists QUIC addresses (host:port) of hubs to join; each is tried in turn.
+	Join []string
+	// Token is a join token, or TokenFile the file that holds one.
+	Token     string
+	TokenFile string
+
+	Name   string // unique in the region; "": the machine's host name
+	Region string // "": global
+
+	// Bind is the address to listen on; "": 127.0.0.1. Advertise is the address
+	// that others reach this hub at; "": Bind, or the first address of the machine
+	// that is not loopback where Bind is unspecified.
+	Bind       string
+	Advertise  string
+	HTTPPort   int
+	QUICPort   int
+	GossipPort int
+	// HTTPBind is where the HTTP API listens; "": Bind. It has no access control
+	// yet: an address other than loopback is refused unless HTTPInsecure is set.
+	HTTPBind     string
+	HTTPInsecure bool
+	// Debug serves /debug/pprof with the API, to clients on this machine alone.
+	Debug bool
+
+	// Workers is how many schedulers run on this hub. 0: one a processor, at least 2.
+	Workers int
+
+	Heartbeat Heartbeat
+	Raft      Raft
+
+	// Packets replaces the UDP socket of QUIC, Listener the HTTP listener (tests,
+	// simulations). The hub owns both from Open on, also where Open fails.
+	Packets  net.PacketConn
+	Listener net.Listener
+
+	// Now is the wall clock, nil: time.Now. Certificates and join tokens go by it.
+	Now func() time.Time
+
+	Version string // of this build, shown
+	Log     *slog.Logger
+}
+
+// Heartbeat says how often edges beat, and how long their silence is borne.
+type Heartbeat struct {
+	MinTTL time.Duration // 0: 10 s. The fleet's size may ask for more
+	Grace  time.Duration // 0: 10 s. Added to every deadline
+	// MaxRate bounds the beats a second that one hub takes, by a longer TTL. 0: 500.
+	MaxRate float64
+}
+
+// Raft tunes consensus. Zero values are those of package consensus.
+type Raft struct {
+	HeartbeatTimeout  time.Duration
+	ElectionTimeout   time.Duration
+	LeaderLease       time.Duration
+	SnapshotInterval  time.Duration
+	SnapshotThreshold uint64 // entries since the last snapshot
+	TrailingLogs      uint64 // entries kept behind a snapshot
+}
+
+var validName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+
+// withDefaults returns c with every default filled in, or all that is wrong with
+// it.
+func (c Config) withDefaults() (Config, error) {
+	var errs []error
+	invalid := func(format string, args ...any) {
+		errs = append(errs, fleet.Errorf(fleet.CodeInvalid, format, args...))
+	}
+	if c.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			invalid("find a name for the hub: %v", err)
+		}
+		c.Name = host
+	}
+	c.Region = orDefault(c.Region, "global")
+	c.Bind = orDefault(c.Bind, "127.0.0.1")
+	c.HTTPBind = orDefault(c.HTTPBind, c.Bind)
+	c.Heartbeat.MinTTL = orDefault(c.Heartbeat.MinTTL, 10*time.Second)
+	c.Heartbeat.Grace = orDefault(c.Heartbeat.Grace, 10*time.Second)
+	c.Heartbeat.MaxRate = orDefault(c.Heartbeat.MaxRate, 500)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.DataDir == "" {
+		invalid("a hub needs a data directory")
+	}
+	if !validName.MatchString(c.Name) {
+		invalid("hub name %q: letters, digits, '.', '_' and '-' only, at most 64", c.Name)
+	}
+	if c.Bootstrap && len(c.Join) > 0 {
+		invalid("a hub either bootstraps a cluster or joins one, not both")
+	}
+	for _, addr := range c.Join {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" {
+			errs = append(errs, fleet.Errorf(fleet.CodeInvalid, "the hub to join %q is not HOST:PORT", addr).
+				WithHint("the port is that of QUIC, usually %d", DefaultQUICPort))
+		}
+	}
+	for _, p := range []int{c.HTTPPort, c.QUICPort, c.GossipPort} {
+		if p < 0 || p > 65535 {
+			invalid("port %d: not between 0 and 65535", p)
+		}
+	}
+	if _, err := netip.ParseAddr(c.Bind); err != nil {
+		invalid("bind address %q: not an IP address", c.Bind)
+	}
+	if bind, err := netip.ParseAddr(c.HTTPBind); err != nil {
+		invalid("HTTP bind address %q: not an IP address", c.HTTPBind)
+	} else if !bind.IsLoopback() && !c.HTTPInsecure {
+		errs = append(errs, fleet.Errorf(fleet.CodeForbidden,
+			"refuse to serve HTTP without access control on %s", c.HTTPBind).
+			WithHint("serve it on loopback with --http-bind 127.0.0.1, or say that the network is trusted with --http-insecure"))
+	}
+	if c.Advertise != "" {
+		if a, err := netip.ParseAddr(c.Advertise); err != nil || a.IsUnspecified() {
+			invalid("advertise address %q: not an IP address that others can reach", c.Advertise)
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+// advertised returns the address that others reach a hub at which listens on
+// bind.
+func (c Config) advertised() (string, error) {
+	if c.Advertise != "" {
+		return c.Advertise, nil
+	}
+	if a, err := netip.ParseAddr(c.Bind); err == nil && !a.IsUnspecified() {
+		return c.Bind, nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("find an address to advertise: %w", err)
+	}
+	for _, addr := range addrs {
+		if n, ok := addr.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			return n.IP.String(), nil
+		}
+	}
+	return "", fleet.Errorf(fleet.CodeInvalid, "find an address to advertise: this machine has none but loopback").
+		WithHint("name it with --advertise")
+}
+
+func orDefault[T comparable](v, fallback T) T {
+	var zero T
+	if v == zero {
+		return fallback
+	}
+	return v
+}

@@ -1,0 +1,274 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/hashicorp/raft"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+const (
+	// MaxCommand bounds an encoded command, in bytes: it travels in one message.
+	MaxCommand = 12 << 20
+	// applyTimeout bounds an Apply, also of a caller that would wait longer.
+	applyTimeout = 15 * time.Second
+	// leaderWait is how long an Apply waits for a leader at most. An election takes
+	// about two timeouts.
+	leaderWait = 8 * time.Second
+	// readYourWrites bounds the wait for this hub's own state.
+	readYourWrites = 5 * time.Second
+	// pollLeader is for changes of the leader that raft does not tell of.
+	pollLeader = 100 * time.Millisecond
+)
+
+// errNoLeader is within this package: who asks gets a *fleet.Error.
+var errNoLeader = errors.New("no leader is known")
+
+// Apply commits a command, through the leader wherever it is, and returns what
+// applying it gave, when this hub's own state has applied it, too (or 5 s later).
+// An error means that it is not known to be committed; a refusal is in
+// Result.Err. Errors are *fleet.Error: invalid (it cannot be encoded, or is over
+// MaxCommand), unavailable, timeout. The last two have a hint, which says whether
+// it may be committed nevertheless; only what surely is not is tried again here.
+func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error) {
+	cmd, err := encode(c)
+	if err != nil {
+		return state.Result{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	giveUp := time.Now().Add(leaderWait)
+	for {
+		changed := n.elect.wait()
+		res, err := n.try(ctx, cmd)
+		if err == nil {
+			return res, nil
+		}
+		if !surelyNot(err) {
+			return state.Result{}, unknown(err)
+		}
+		select {
+		case <-changed:
+		case <-time.After(pollLeader):
+		case <-ctx.Done():
+			return state.Result{}, notCommitted(err)
+		}
+		if time.Now().After(giveUp) {
+			return state.Result{}, notCommitted(err)
+		}
+	}
+}
+
+// Decide is Apply for what this hub decides as the leader, on what only the leader
+// knows (plans in flight, deadlines). It is committed here or nowhere: another
+// leader has its own picture. Not on the leader: CodeNotLeader, and the command is
+// surely not committed.
+func (n *Node) Decide(ctx context.Context, c state.Command) (state.Result, error) {
+	cmd, err := encode(c)
+	if err != nil {
+		return state.Result{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	res, err := n.commit(ctx, cmd)
+	switch {
+	case err == nil:
+		return res, nil
+	case surelyNot(err):
+		return state.Result{}, fleet.Errorf(fleet.CodeNotLeader, "commit a command: %v", err)
+	}
+	return state.Result{}, unknown(err)
+}
+
+func encode(c state.Command) ([]byte, error) {
+	cmd, err := state.Encode(c)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "encode a command: %v", err)
+	}
+	if len(cmd) > MaxCommand {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "apply a command: %d bytes, at most %d are allowed", len(cmd), MaxCommand)
+	}
+	return cmd, nil
+}
+
+// ApplyEncoded commits a command that another hub's Apply forwarded, and gives
+// the encoded Result. Not on the leader: CodeNotLeader, and the command is surely
+// not committed.
+func (n *Node) ApplyEncoded(ctx context.Context, cmd []byte) ([]byte, error) {
+	// A command of a newer release must not get into the log: it would stop every
+	// hub that cannot read it.
+	if _, err := state.Decode(cmd); err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "decode a forwarded command: %v", err)
+	}
+	res, err := n.commit(ctx, cmd)
+	switch {
+	case err != nil && surelyNot(err):
+		return nil, fleet.Errorf(fleet.CodeNotLeader, "commit a command: %v", err)
+	case err != nil:
+		return nil, unknown(err)
+	}
+	b, err := cbor.Marshal(res)
+	if err != nil {
+		return nil, fmt.Errorf("encode a result: %w", err)
+	}
+	return b, nil
+}
+
+// try commits a command here or on the leader, once.
+func (n *Node) try(ctx context.Context, cmd []byte) (state.Result, error) {
+	if _, leads := n.Leads(); leads {
+		return n.commit(ctx, cmd)
+	}
+	id, addr, ok := n.Leader()
+	if !ok || id == n.cfg.ID {
+		return state.Result{}, errNoLeader
+	}
+	b, err := n.cfg.Forward(ctx, addr, cmd)
+	if err != nil {
+		return state.Result{}, fmt.Errorf("forward to hub %s: %w", id, err)
+	}
+	var res state.Result
+	if err := cbor.Unmarshal(b, &res); err != nil {
+		return state.Result{}, fmt.Errorf("decode the result of hub %s: %w", id, err)
+	}
+	n.awaitOwn(ctx, res.Index)
+	return res, nil
+}
+
+// awaitOwn waits until this hub's state has applied index, so that its caller
+// reads its own write. That it takes too long is no error: it is committed.
+func (n *Node) awaitOwn(ctx context.Context, index fleet.Index) {
+	ctx, cancel := context.WithTimeout(ctx, readYourWrites)
+	defer cancel()
+	if err := n.cfg.Store.WaitIndex(ctx, index); err != nil {
+		n.log.Debug("own state is behind", "index", index, "error", err)
+	}
+}
+
+// commit commits a command on this hub as the leader.
+func (n *Node) commit(ctx context.Context, cmd []byte) (state.Result, error) {
+	response, err := call(ctx, n, func(r *raft.Raft) (any, error) {
+		f := r.Apply(cmd, untilDeadline(ctx))
+		if err := f.Error(); err != nil {
+			return nil, err
+		}
+		return f.Response(), nil
+	})
+	if err != nil {
+		return state.Result{}, err
+	}
+	switch v := response.(type) {
+	case state.Result:
+		return v, nil
+	case error: // it is committed, and this hub stops for it
+		return state.Result{}, v
+	default:
+		return state.Result{}, fmt.Errorf("apply a command: the state machine answered with a %T", v)
+	}
+}
+
+// Barrier returns when everything committed before the call is applied here.
+// Not on the leader: CodeNotLeader.
+func (n *Node) Barrier(ctx context.Context) error {
+	_, err := call(ctx, n, func(r *raft.Raft) (struct{}, error) {
+		return struct{}{}, r.Barrier(untilDeadline(ctx)).Error()
+	})
+	return raftError("wait for a barrier", err)
+}
+
+// call asks raft, and stops waiting for its answer when ctx ends; raft has no way
+// to be told.
+func call[T any](ctx context.Context, n *Node, ask func(*raft.Raft) (T, error)) (T, error) {
+	var zero T
+	r := n.raft.Load()
+	if r == nil {
+		return zero, errNoLeader
+	}
+	type outcome struct {
+		value T
+		err   error
+	}
+	done := make(chan outcome, 1)
+	n.mu.Lock()
+	if n.stopping {
+		n.mu.Unlock()
+		return zero, errNoLeader
+	}
+	n.calls.Go(func() {
+		v, err := ask(r)
+		done <- outcome{v, err}
+	})
+	n.mu.Unlock()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-ctx.Done():
+		return zero, ctx.Err()
+	}
+}
+
+// untilDeadline is the time that ctx leaves, 0 where it has no end.
+func untilDeadline(ctx context.Context) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return max(time.Until(deadline), 1)
+}
+
+// surelyNot reports whether a command that failed with err was surely not
+// committed, and will not be.
+func surelyNot(err error) bool {
+	for _, e := range []error{errNoLeader, raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	var sent interface{ NotSent() bool }
+	if errors.As(err, &sent) && sent.NotSent() {
+		return true
+	}
+	return fleet.CodeOf(err) == fleet.CodeNotLeader
+}
+
+// notCommitted is the error of a command that is surely not committed.
+func notCommitted(err error) *fleet.Error {
+	return fleet.Errorf(fleet.CodeUnavailable, "commit a command: %v", err).
+		WithHint("nothing was changed; most hubs have to be up and to reach each other")
+}
+
+// unknown is the error of a command that may be committed, or the leader's own
+// word on it.
+func unknown(err error) *fleet.Error {
+	var e *fleet.Error
+	if errors.As(err, &e) && e.Code != fleet.CodeInternal && e.Hint != "" {
+		return e
+	}
+	code := fleet.CodeUnavailable
+	if errors.Is(err, context.DeadlineExceeded) || fleet.CodeOf(err) == fleet.CodeTimeout {
+		code = fleet.CodeTimeout
+	}
+	return fleet.Errorf(code, "commit a command: %v", err).
+		WithHint("it may be committed nevertheless: look before you repeat it")
+}
+
+// raftError names what raft answered to something that is not a command.
+func raftError(verb string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, errNoLeader), errors.Is(err, raft.ErrLeadershipLost):
+		return fleet.Errorf(fleet.CodeNotLeader, "%s: %v", verb, err)
+	case errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, context.DeadlineExceeded):
+		return fleet.Errorf(fleet.CodeTimeout, "%s: %v", verb, err)
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w", verb, err)
+	}
+	return fleet.Errorf(fleet.CodeUnavailable, "%s: %v", verb, err)
+}

@@ -1,0 +1,191 @@
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	walfs "github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/metadb"
+	"github.com/hashicorp/raft-wal/segment"
+
+	"skerry/fleet"
+)
+
+const (
+	// logDir is the log's folder below Config.Dir; raft puts "snapshots" beside it.
+	logDir       = "log"
+	snapshotsDir = "snapshots"
+	// segmentBytes is the size of the log's files: each is made at its full size,
+	// and only whole ones are given back after a snapshot.
+	segmentBytes = 16 << 20
+	// keptSnapshots is one to use and one for the case that it is damaged.
+	keptSnapshots = 2
+)
+
+// disk is the log and the snapshots of a hub.
+type disk struct {
+	dir       string
+	log       *guardedLog
+	snapshots raft.SnapshotStore
+}
+
+// openDisk opens what is in dir, or makes it. fail is told when the log cannot
+// be written any more.
+func openDisk(dir string, fail func(error), log hclog.Logger) (*disk, error) {
+	d := &disk{dir: dir}
+	var err error
+	if d.log, err = openLog(filepath.Join(dir, logDir), segmentBytes, fail, log); err != nil {
+		return nil, fmt.Errorf("open the log in %s: %w", dir, err)
+	}
+	if d.snapshots, err = raft.NewFileSnapshotStoreWithLogger(dir, keptSnapshots, log); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the snapshots in %s: %w", dir, err), d.close())
+	}
+	return d, nil
+}
+
+func (d *disk) close() error {
+	if err := d.log.Close(); err != nil {
+		return fmt.Errorf("close the log in %s: %w", d.dir, err)
+	}
+	return nil
+}
+
+// newestSnapshot is the index and the size in bytes of the newest snapshot.
+func (d *disk) newestSnapshot() (index uint64, size int64, err error) {
+	list, err := d.snapshots.List()
+	if err != nil {
+		return 0, 0, fmt.Errorf("list snapshots: %w", err)
+	}
+	if len(list) == 0 {
+		return 0, 0, nil
+	}
+	return list[0].Index, list[0].Size, nil
+}
+
+// size is what log and snapshots take on disk, in bytes.
+func (d *disk) size() (log, snapshots int64) {
+	return dirSize(filepath.Join(d.dir, logDir)), dirSize(filepath.Join(d.dir, snapshotsDir))
+}
+
+// dirSize adds up what is there; files that go meanwhile do not count.
+func dirSize(dir string) int64 {
+	var sum int64
+	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return nil
+		}
+		if fi, err := e.Info(); err == nil {
+			sum += fi.Size()
+		}
+		return nil
+	})
+	return sum
+}
+
+// guardedLog is the log, and stops the hub at the first write that fails: raft
+// would go on as a hub that wins elections and can keep nothing.
+type guardedLog struct {
+	*wal.WAL
+	dir     string
+	files   *segments
+	meta    *metadb.BoltMetaDB
+	fail    func(error)
+	failing atomic.Bool
+}
+
+var (
+	_ raft.MonotonicLogStore = (*guardedLog)(nil)
+	_ raft.StableStore       = (*guardedLog)(nil)
+)
+
+// openLog opens the log in dir, or makes it, in files of size bytes.
+func openLog(dir string, size int, fail func(error), log hclog.Logger) (*guardedLog, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	l := &guardedLog{
+		dir: dir, fail: fail, meta: &metadb.BoltMetaDB{},
+		files: &segments{Filer: segment.NewFiler(dir, walfs.New())},
+	}
+	err := l.files.repair(l.meta, dir)
+	if err == nil {
+		l.WAL, err = wal.Open(dir, wal.WithLogger(log), wal.WithSegmentSize(size), wal.WithMetaStore(l.meta), wal.WithSegmentFiler(l.files))
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.meta.Close())
+	}
+	return l, nil
+}
+
+// Close closes the list of files, too, which raft-wal leaves open and locked.
+func (l *guardedLog) Close() error { return errors.Join(l.WAL.Close(), l.meta.Close()) }
+
+func (l *guardedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
+
+func (l *guardedLog) StoreLogs(entries []*raft.Log) error {
+	return l.check(l.WAL.StoreLogs(entries))
+}
+
+func (l *guardedLog) DeleteRange(first, last uint64) error {
+	if err := l.files.settled(); err != nil {
+		return l.check(err)
+	}
+	return l.check(l.WAL.DeleteRange(first, last))
+}
+
+func (l *guardedLog) Set(key, val []byte) error { return l.check(l.WAL.Set(key, val)) }
+
+func (l *guardedLog) SetUint64(key []byte, val uint64) error {
+	return l.check(l.WAL.SetUint64(key, val))
+}
+
+func (l *guardedLog) check(err error) error {
+	if err != nil && !errors.Is(err, wal.ErrClosed) && !l.failing.Swap(true) {
+		l.fail(fleet.Errorf(fleet.CodeUnavailable, "write the log in %s: %v", l.dir, err).
+			WithHint("see to the disk, then start the hub again: nothing that was acknowledged is lost"))
+	}
+	return err
+}
+
+// bootstrap makes a log that says that this hub is the only voter, where there is
+// no log yet. It is made aside and put in place at once, so that a crash in the
+// middle leaves nothing behind that would have to be understood.
+func (n *Node) bootstrap() error {
+	if _, err := os.Stat(filepath.Join(n.cfg.Dir, logDir)); !errors.Is(err, fs.ErrNotExist) {
+		return err // nil: there is one
+	}
+	aside := n.cfg.Dir + ".new"
+	if err := os.RemoveAll(aside); err != nil {
+		return fmt.Errorf("remove what a crash left: %w", err)
+	}
+	d, err := openDisk(aside, n.fail, n.raftLog)
+	if err != nil {
+		return err
+	}
+	_, trans := raft.NewInmemTransport(raft.ServerAddress(n.cfg.Addr))
+	err = raft.BootstrapCluster(n.raftConfig(), d.log, d.log, d.snapshots, trans, raft.Configuration{
+		Servers: []raft.Server{{ID: raft.ServerID(n.cfg.ID), Address: raft.ServerAddress(n.cfg.Addr)}},
+	})
+	if err := errors.Join(err, d.close(), syncDir(aside)); err != nil {
+		return err
+	}
+	if err := os.Rename(aside, n.cfg.Dir); err != nil {
+		return fmt.Errorf("put the log in place: %w", err)
+	}
+	return syncDir(filepath.Dir(n.cfg.Dir))
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

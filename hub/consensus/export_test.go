@@ -1,0 +1,50 @@
+package consensus
+
+import (
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/hashicorp/raft-wal/metadb"
+)
+
+// Log is the log on disk, as raft uses it.
+type Log interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
+}
+
+// OpenLog opens a log in files of size bytes.
+func OpenLog(dir string, size int, fail func(error)) (Log, error) {
+	l, err := openLog(dir, size, fail, newRaftLog(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// LoseRotation puts the log in dir, which is closed, back to where it was when
+// its newest but one file had just become full.
+func LoseRotation(dir string) (lost bool, err error) {
+	meta := &metadb.BoltMetaDB{}
+	defer meta.Close()
+	st, err := meta.Load(dir)
+	if err != nil || len(st.Segments) < 2 {
+		return false, err
+	}
+	st.Segments = st.Segments[:len(st.Segments)-1]
+	full := &st.Segments[len(st.Segments)-1]
+	full.SealTime, full.MaxIndex, full.IndexStart = time.Time{}, 0, 0
+	return true, meta.CommitState(st)
+}
+
+// Due and Trailing are the rules of compaction.
+func Due(entries uint64, bytes int64, maxEntries uint64, maxBytes int64) bool {
+	return growth{entries, bytes}.due(maxEntries, maxBytes)
+}
+
+func Trailing(entries uint64, bytes int64, limit uint64) uint64 {
+	return growth{entries, bytes}.trailing(limit)
+}

@@ -1,0 +1,104 @@
+package consensus
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"skerry/fleet"
+)
+
+// barrierRetry is how long to wait after a barrier failed while still leading.
+const barrierRetry = 100 * time.Millisecond
+
+// Leader tells who leads; ok is false during an election.
+func (n *Node) Leader() (id fleet.HubID, addr string, ok bool) {
+	r := n.raft.Load()
+	if r == nil {
+		return "", "", false
+	}
+	a, i := r.LeaderWithID()
+	return fleet.HubID(i), string(a), i != ""
+}
+
+// Leads reports whether this hub leads, and in which term.
+func (n *Node) Leads() (term uint64, ok bool) {
+	r := n.raft.Load()
+	if r == nil {
+		return 0, false
+	}
+	return r.CurrentTerm(), r.State() == raft.Leader
+}
+
+// Term is the current Raft term.
+func (n *Node) Term() uint64 {
+	if r := n.raft.Load(); r != nil {
+		return r.CurrentTerm()
+	}
+	return 0
+}
+
+// Leadership delivers true when this hub has become the leader and has applied
+// everything that was committed before (a barrier), false when it no longer is.
+// The two alternate: leadership that was lost and won again while nobody
+// received gives false, then true. One reader.
+func (n *Node) Leadership() <-chan bool { return n.lead }
+
+// followLeadership turns raft's signals into what Leadership promises. Raft keeps
+// only the newest signal for us, so that a true after a true says that leadership
+// was lost and won again.
+func (n *Node) followLeadership(ctx context.Context, r *raft.Raft) error {
+	told := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case leads := <-r.LeaderCh():
+			if told && !n.resign(ctx, r) {
+				return nil
+			}
+			if told = leads && n.announce(ctx, r); ctx.Err() != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// announce tells that this hub leads when it has applied everything committed
+// before; false where leadership was lost first.
+func (n *Node) announce(ctx context.Context, r *raft.Raft) bool {
+	for {
+		var out chan<- bool
+		var retry <-chan time.Time
+		if r.Barrier(0).Error() == nil {
+			out = n.lead
+		} else {
+			retry = time.After(barrierRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case leads := <-r.LeaderCh():
+			if !leads {
+				return false
+			}
+		case out <- true:
+			n.log.Info("this hub leads", "term", r.CurrentTerm())
+			return true
+		case <-retry:
+		}
+	}
+}
+
+// resign tells that this hub does not lead; false where ctx ended before anybody
+// heard it.
+func (n *Node) resign(ctx context.Context, r *raft.Raft) bool {
+	select {
+	case n.lead <- false:
+		n.log.Info("this hub does not lead any more", "term", r.CurrentTerm())
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

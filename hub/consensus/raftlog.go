@@ -1,0 +1,114 @@
+package consensus
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// raftLog lets raft and its log write to slog. What is a milestone or a failure
+// to them (a heartbeat that a hub did not answer) is a detail of a cluster that
+// works, so that everything but a warning goes one level down: our own lines say
+// what an operator needs.
+type raftLog struct {
+	log  *slog.Logger
+	name string
+	args []any
+}
+
+var _ hclog.Logger = (*raftLog)(nil)
+
+func newRaftLog(l *slog.Logger) *raftLog { return &raftLog{log: l, name: "raft"} }
+
+// slogLevel is ours for one of hclog's.
+func slogLevel(l hclog.Level) slog.Level {
+	switch {
+	case l >= hclog.Warn:
+		return slog.LevelWarn
+	case l == hclog.Info:
+		return slog.LevelDebug
+	default:
+		return slog.LevelDebug - 4
+	}
+}
+
+func (l *raftLog) Log(level hclog.Level, msg string, args ...any) {
+	ctx := context.Background()
+	lv := slogLevel(level)
+	if !l.log.Enabled(ctx, lv) {
+		return
+	}
+	l.log.Log(ctx, lv, l.name+": "+msg, formatted(args)...)
+}
+
+// formatted resolves hclog's deferred formats.
+func formatted(args []any) []any {
+	out := make([]any, len(args))
+	for i, a := range args {
+		if f, ok := a.(hclog.Format); ok && len(f) > 0 {
+			a = fmt.Sprintf(fmt.Sprint(f[0]), f[1:]...)
+		}
+		out[i] = a
+	}
+	return out
+}
+
+func (l *raftLog) Trace(msg string, args ...any) { l.Log(hclog.Trace, msg, args...) }
+func (l *raftLog) Debug(msg string, args ...any) { l.Log(hclog.Debug, msg, args...) }
+func (l *raftLog) Info(msg string, args ...any)  { l.Log(hclog.Info, msg, args...) }
+func (l *raftLog) Warn(msg string, args ...any)  { l.Log(hclog.Warn, msg, args...) }
+func (l *raftLog) Error(msg string, args ...any) { l.Log(hclog.Error, msg, args...) }
+
+func (l *raftLog) is(level hclog.Level) bool {
+	return l.log.Enabled(context.Background(), slogLevel(level))
+}
+
+func (l *raftLog) IsTrace() bool { return l.is(hclog.Trace) }
+func (l *raftLog) IsDebug() bool { return l.is(hclog.Debug) }
+func (l *raftLog) IsInfo() bool  { return l.is(hclog.Info) }
+func (l *raftLog) IsWarn() bool  { return l.is(hclog.Warn) }
+func (l *raftLog) IsError() bool { return l.is(hclog.Error) }
+
+func (l *raftLog) ImpliedArgs() []any { return l.args }
+
+func (l *raftLog) With(args ...any) hclog.Logger {
+	return &raftLog{log: l.log.With(formatted(args)...), name: l.name, args: append(l.args[:len(l.args):len(l.args)], args...)}
+}
+
+func (l *raftLog) Name() string { return l.name }
+
+func (l *raftLog) Named(name string) hclog.Logger { return l.ResetNamed(l.name + "." + name) }
+
+func (l *raftLog) ResetNamed(name string) hclog.Logger {
+	return &raftLog{log: l.log, name: name, args: l.args}
+}
+
+func (l *raftLog) SetLevel(hclog.Level) {} // slog's handler has the level
+
+func (l *raftLog) GetLevel() hclog.Level {
+	for _, level := range []hclog.Level{hclog.Trace, hclog.Debug, hclog.Info, hclog.Warn} {
+		if l.is(level) {
+			return level
+		}
+	}
+	return hclog.Error
+}
+
+func (l *raftLog) StandardLogger(o *hclog.StandardLoggerOptions) *log.Logger {
+	return log.New(l.StandardWriter(o), "", 0)
+}
+
+func (l *raftLog) StandardWriter(*hclog.StandardLoggerOptions) io.Writer { return lineWriter{l} }
+
+// lineWriter logs each line at the info level.
+type lineWriter struct{ log *raftLog }
+
+func (w lineWriter) Write(b []byte) (int, error) {
+	w.log.Info(string(bytes.TrimRight(b, "\n")))
+	return len(b), nil
+}

@@ -1,0 +1,22 @@
+package hub
+
+import (
+	"skerry/fleet"
+	"skerry/hub/broker"
+	"skerry/hub/liveness"
+)
+
+// What hubs say to each other, for tests of how it travels.
+var (
+	Encode         = encode
+	DecodePlan     = decode[fleet.Plan]
+	DecodeDelivery = decode[broker.Delivery]
+	DecodeBeats    = decode[[]liveness.Beat]
+	DecodeLogs     = decode[logsRequest]
+)
+
+// LoadCredentials reads the identity below a data directory, as a start does.
+func LoadCredentials(dir string) (found bool, err error) {
+	_, found, err = loadCredentials(&dataDir{path: dir})
+	return found, err
+}

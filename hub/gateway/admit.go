@@ -1,0 +1,322 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+const (
+	// cloneRetry keeps a machine with a stolen identity from asking all the time.
+	cloneRetry = time.Minute
+	// commitAgain is how long after a session that could not be committed it is
+	// tried again; the edge waits for three beats.
+	commitAgain = 250 * time.Millisecond
+	// fenceTimeout bounds the record of what was refused.
+	fenceTimeout = 5 * time.Second
+)
+
+// admit answers a Hello: who says it is a member, is the only one with that
+// identity, and its journal continues what the cluster has, or is said to have lost
+// rows: that one is told where to go on.
+func (s *session) admit(ctx context.Context) call {
+	if s.gw.leaderless() > s.gw.cfg.RefuseAfter {
+		return s.refusal(noLeader())
+	}
+	hello := s.hello
+	view := s.gw.cfg.State.View()
+	cluster, ok := view.Cluster()
+	if !ok { // this hub has just started and its state is not read yet
+		return s.refusal(syncproto.Refused{
+			Code: fleet.CodeUnavailable, Message: "this hub does not know its cluster yet", RetryAfter: commitAgain,
+		})
+	}
+	node, known := view.Node(s.node)
+	if known {
+		if refused, ok := s.forked(node, hello); ok && hello.Lost == "" {
+			s.record(ctx, node, refused.Code, nil)
+			return s.refusal(refused)
+		}
+		if s.cloned(ctx, node, hello) {
+			s.record(ctx, node, fleet.CodeCloned, nil)
+			return s.refusal(syncproto.Refused{
+				Code:       fleet.CodeCloned,
+				Message:    "another machine with the identity of node " + fleet.Short(s.node) + " is connected",
+				Hint:       "was the data directory copied? Give this machine an empty one and let it enrol",
+				RetryAfter: cloneRetry,
+			})
+		}
+	}
+	w := syncproto.Welcome{
+		Epoch: 1, TTL: s.gw.cfg.Beats.TTL(fleet.DefaultPool), HubTime: time.Now().UnixNano(),
+		Hubs: s.gw.cfg.Hubs(), Term: s.gw.cfg.Term(), Index: view.Index(), Hub: s.gw.cfg.Hub, Cluster: cluster.ID,
+	}
+	if known {
+		w.Epoch, w.Applied, w.TTL = node.Epoch+1, node.Applied, s.gw.cfg.Beats.TTL(node.NodePool)
+	}
+	return func(now time.Duration) []syncproto.Output {
+		s.hubs = w.Hubs
+		return s.machine.Accept(now, w)
+	}
+}
+
+func (s *session) refusal(r syncproto.Refused) call {
+	s.log.Warn("session refused", "code", r.Code, "error", r.Message)
+	s.gw.count(func(st *Stats) { st.Refused++ })
+	return func(time.Duration) []syncproto.Output { return s.machine.Refuse(r) }
+}
+
+// forked reports whether the journal that a Hello announces is not the one whose
+// beginning the cluster has applied. One that ends before what is applied, or is
+// empty, would number other rows alike, and they would pass for applied.
+func (s *session) forked(node *fleet.Node, h syncproto.Hello) (syncproto.Refused, bool) {
+	behind := h.Last < node.Applied
+	differs := h.Last == node.Applied && len(node.ChainHash) > 0 && !bytes.Equal(h.ChainHash, node.ChainHash)
+	if !behind && !differs {
+		return syncproto.Refused{}, false
+	}
+	return syncproto.Refused{
+		Code:    fleet.CodeFork,
+		Message: "the journal is not the one whose rows the cluster has applied for node " + fleet.Short(s.node),
+		Hint:    "was the data directory copied, or restored from a backup? Give this machine an empty one and let it enrol",
+		Applied: node.Applied, RetryAfter: cloneRetry,
+	}, true
+}
+
+// cloned asks the edge of the node's present session whether it is alive, where
+// the Hello comes from another process. A process that restarted left a session
+// that does not answer.
+func (s *session) cloned(ctx context.Context, node *fleet.Node, h syncproto.Hello) bool {
+	connected := node.Status == fleet.NodeReady || node.Status == fleet.NodeInitializing
+	if !connected || node.Epoch == 0 || node.Instance == h.Instance || node.Instance == "" {
+		return false
+	}
+	if node.Hub == s.gw.cfg.Hub {
+		return s.gw.Probe(ctx, s.node)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
+	defer cancel()
+	alive, err := s.gw.cfg.Elsewhere.Probe(ctx, node.Hub, s.node)
+	if err != nil {
+		s.log.Info("former session not probed", "hub", node.Hub, "error", err)
+	}
+	return alive
+}
+
+// record commits what was refused, once for each process that tried.
+func (s *session) record(ctx context.Context, node *fleet.Node, code fleet.Code, rows [][]byte) {
+	for _, f := range node.Fenced {
+		if f.Instance == s.hello.Instance && f.Code == code {
+			return
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
+	defer cancel()
+	res, err := s.gw.cfg.Apply.Apply(ctx, state.Fence{
+		NodeID: s.node,
+		Session: fleet.FencedSession{
+			Code: code, Instance: s.hello.Instance, BootID: s.hello.Boot, Addr: s.addr(),
+			Head: s.hello.Last, Time: time.Now().UnixNano(),
+		},
+		Rows: rows,
+	})
+	if err == nil && res.Err != nil {
+		err = res.Err
+	}
+	if err != nil {
+		s.log.Warn("fenced session not recorded", "code", code, "error", err)
+	}
+}
+
+// beat answers a heartbeat: the first one commits the session.
+func (s *session) beat(ctx context.Context, e syncproto.EventBeat) []syncproto.Output {
+	h := e.Heartbeat
+	switch {
+	case e.First:
+		s.later(ctx, func(ctx context.Context) call { return s.open(ctx, h) })
+		return nil
+	case h.Node != nil:
+		s.later(ctx, func(ctx context.Context) call { return s.describe(ctx, h) })
+		return nil
+	}
+	return s.acknowledge(h, s.hubsIfChanged())
+}
+
+// open commits the session. While there is no leader it tries again: the edge
+// gives up first.
+func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
+	cmd := state.SessionOpen{
+		NodeID: s.node, Session: s.hello.Session, Instance: s.hello.Instance, BootID: s.hello.Boot,
+		Hub: s.gw.cfg.Hub, Addr: s.addr(), Head: s.hello.Last, Node: s.described(h), Lost: s.hello.Lost,
+	}
+	if _, known := s.gw.cfg.State.View().Node(s.node); !known && cmd.Node == nil {
+		// The cluster lost it, or never heard of it: it will be asked to say the rest.
+		cmd.Node = s.nameless()
+	}
+	for {
+		cmd.EvalSeed, cmd.Now = fleet.NewUUID(nil), time.Now().UnixNano()
+		applyCtx, cancel := context.WithTimeout(ctx, applyTimeout)
+		res, err := s.gw.cfg.Apply.Apply(applyCtx, cmd)
+		cancel()
+		if err == nil {
+			return s.committed(ctx, h, res)
+		}
+		if fleet.CodeOf(err) == fleet.CodeInvalid {
+			return s.refusal(syncproto.Refused{Code: fleet.CodeInvalid, Message: err.Error()})
+		}
+		s.log.Info("session not committed, trying again", "error", err)
+		if !pause(ctx, commitAgain) {
+			return nil
+		}
+	}
+}
+
+// committed opens the way for updates, or refuses what the cluster refused.
+func (s *session) committed(ctx context.Context, h syncproto.Heartbeat, res state.Result) call {
+	view := s.gw.cfg.State.View()
+	node, known := view.Node(s.node)
+	opened := res.Session
+	if res.Err != nil {
+		// An earlier try may have been committed without our hearing of it.
+		if !known || !s.isOf(node) {
+			return s.refusal(refusedBy(res))
+		}
+		opened = &state.SessionResult{Epoch: node.Epoch, Status: node.Status, Applied: node.Applied, ChainHash: node.ChainHash}
+	}
+	if opened == nil || !known {
+		return s.refusal(syncproto.Refused{Code: fleet.CodeInternal, Message: "the session was committed without an answer"})
+	}
+	pool, index := node.NodePool, view.Index()
+	return func(time.Duration) []syncproto.Output {
+		if s.machine.State() == syncproto.SessionEnded {
+			return nil
+		}
+		s.opened, s.pool, s.status = true, pool, opened.Status
+		s.halfWay.begin(time.Now(), opened.Applied)
+		s.gw.enter(s, opened.Epoch)
+		s.log.Info("session open", "epoch", opened.Epoch, "status", opened.Status, "applied", opened.Applied, "head", s.hello.Last)
+		ack := syncproto.HeartbeatAck{
+			Epoch: opened.Epoch, Status: opened.Status, Applied: opened.Applied,
+			Index: index, Term: s.gw.cfg.Term(), ChainHash: opened.ChainHash,
+		}
+		return s.firstAcknowledge(ctx, h, ack)
+	}
+}
+
+func (s *session) isOf(n *fleet.Node) bool {
+	return n.Hub == s.gw.cfg.Hub && n.Session == s.hello.Session && n.Instance == s.hello.Instance
+}
+
+func refusedBy(res state.Result) syncproto.Refused {
+	r := syncproto.Refused{Code: res.Err.Code, Message: res.Err.Message, Hint: res.Err.Hint}
+	if res.Session != nil {
+		r.Session, r.Applied = res.Session.Session, res.Session.Applied
+	}
+	return r
+}
+
+// firstAcknowledge tells the edge its epoch and lets desired state flow.
+func (s *session) firstAcknowledge(ctx context.Context, h syncproto.Heartbeat, ack syncproto.HeartbeatAck) []syncproto.Output {
+	ack.TTL, ack.HubTime = s.gw.cfg.Beats.TTL(s.pool), time.Now().UnixNano()
+	ack.NeedNode = s.mustDescribe(h)
+	s.gw.cfg.Beats.Heard(s.node, ack.Epoch, ack.TTL)
+	out := s.machine.Acknowledge(ack)
+	s.work.Go(func() error { s.pusher.run(ctx, ack.Epoch); return nil })
+	return out
+}
+
+// acknowledge answers a later beat.
+func (s *session) acknowledge(h syncproto.Heartbeat, hubs []string) []syncproto.Output {
+	node, ok := s.gw.cfg.State.View().Node(s.node)
+	if !ok {
+		return s.machine.Refuse(syncproto.Refused{Code: fleet.CodeNotFound, Message: "the cluster does not know the node any more"})
+	}
+	s.pool, s.status = node.NodePool, node.Status
+	ack := syncproto.HeartbeatAck{
+		Status: node.Status, TTL: s.gw.cfg.Beats.TTL(node.NodePool), HubTime: time.Now().UnixNano(),
+		Hubs: hubs, NeedNode: s.mustDescribe(h), Applied: node.Applied,
+	}
+	if node.Status != fleet.NodeReady {
+		ack.Reason = node.StatusDescription
+	}
+	s.gw.cfg.Beats.Heard(s.node, s.machine.Epoch(), ack.TTL)
+	return s.machine.Acknowledge(ack)
+}
+
+// describe commits what the edge says of its machine, and acknowledges.
+func (s *session) describe(ctx context.Context, h syncproto.Heartbeat) call {
+	applyCtx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	res, err := s.gw.cfg.Apply.Apply(applyCtx, state.NodeRegister{Node: *s.described(h), Now: time.Now().UnixNano()})
+	switch {
+	case err != nil:
+		s.log.Warn("node's description not committed", "error", err)
+	case res.Err != nil:
+		return s.refusal(refusedBy(res))
+	}
+	return func(time.Duration) []syncproto.Output { return s.acknowledge(h, s.hubsIfChanged()) }
+}
+
+// described is the description that travelled with a beat, nil for none. What is
+// the cluster's to say is not taken from it.
+func (s *session) described(h syncproto.Heartbeat) *fleet.Node {
+	if h.Node == nil {
+		return nil
+	}
+	n := *h.Node
+	n.ID = s.node
+	n.Address = s.addr()
+	if n.Name == "" {
+		n.Name = fleet.Short(s.node)
+	}
+	if n.NodePool == "" {
+		n.NodePool = fleet.DefaultPool
+	}
+	if n.DescriptionHash == "" {
+		n.DescriptionHash = hex.EncodeToString(h.Hash)
+	}
+	return &n
+}
+
+func (s *session) nameless() *fleet.Node {
+	return &fleet.Node{ID: s.node, Name: fleet.Short(s.node), NodePool: fleet.DefaultPool, Address: s.addr()}
+}
+
+// mustDescribe reports whether the cluster lacks the description that a beat
+// names.
+func (s *session) mustDescribe(h syncproto.Heartbeat) bool {
+	node, ok := s.gw.cfg.State.View().Node(s.node)
+	if !ok || node.DescriptionHash == "" {
+		return true
+	}
+	return len(h.Hash) > 0 && node.DescriptionHash != string(h.Hash) && node.DescriptionHash != hex.EncodeToString(h.Hash)
+}
+
+// hubsIfChanged returns the addresses to dial where they are not those that the
+// edge was told last.
+func (s *session) hubsIfChanged() []string {
+	now := s.gw.cfg.Hubs()
+	if slices.Equal(now, s.hubs) {
+		return nil
+	}
+	s.hubs = now
+	return now
+}
+
+// pause waits, and reports whether ctx lets it go on.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

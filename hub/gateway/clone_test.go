@@ -1,0 +1,178 @@
+package gateway_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// A second machine with the identity of one that is connected (row 11).
+func TestCloneOfALiveEdge(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	original := h.mustDial(t, node1)
+	original.open(1, "agent-1")
+	alive := original.answerProbes()
+	clone := h.mustDial(t, node1)
+	clone.send(syncproto.StreamControl, clone.hello(2, "agent-2"))
+	if r := clone.expectRefused(fleet.CodeCloned); r.Hint == "" || r.RetryAfter == 0 {
+		t.Errorf("refused with %+v, want a hint and when to come back", r)
+	}
+	alive()
+	n := h.mustNode(node1)
+	if len(n.Fenced) != 1 || n.Fenced[0].Code != fleet.CodeCloned || n.Fenced[0].Instance != "agent-2" {
+		t.Errorf("fenced %+v, want the clone", n.Fenced)
+	}
+	if n.Instance != "agent-1" || n.Status != fleet.NodeReady {
+		t.Errorf("node is %s with %s, want the first one to go on", n.Status, n.Instance)
+	}
+	original.send(syncproto.StreamUpdates, original.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
+	expect[syncproto.Applied](original, syncproto.StreamUpdates)
+}
+
+func TestRestartedEdgeIsNoClone(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(w *wire){
+		"killed":       func(w *wire) { w.vanish() },
+		"still silent": func(*wire) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHub(t, options{})
+			before := h.mustDial(t, node1)
+			before.open(1, "agent-1")
+			end(before)
+			after := h.mustDial(t, node1)
+			after.open(2, "agent-2")
+			if n := h.mustNode(node1); n.Instance != "agent-2" || len(n.Fenced) > 0 || n.Epoch != 2 {
+				t.Errorf("node %+v, want the second start's session", n)
+			}
+		})
+	}
+}
+
+// Two sessions of one edge that are committed one after the other: the newer one
+// stays, also where the older one hears of its own later.
+func TestNewerSessionStays(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	committed, release := make(chan struct{}), make(chan struct{})
+	h.setApplied(func(c state.Command) {
+		if open, ok := c.(state.SessionOpen); ok && open.Session == 1 {
+			close(committed)
+			<-release
+		}
+	})
+	ghost := h.mustDial(t, node1)
+	ghost.welcomed(ghost.hello(1, "agent-1"))
+	ghost.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1), Hash: []byte("h1")})
+	<-committed
+	newer := h.mustDial(t, node1)
+	if ack, _ := newer.open(2, "agent-1"); ack.Epoch != 2 {
+		t.Fatalf("the newer session has epoch %d, want 2", ack.Epoch)
+	}
+	close(release)
+	ghost.expectRefused(fleet.CodeStaleEpoch)
+	newer.send(syncproto.StreamUpdates, newer.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
+	expect[syncproto.Applied](newer, syncproto.StreamUpdates)
+	newer.beat()
+	alive := newer.answerProbes()
+	if !h.gateway.Probe(t.Context(), node1) {
+		t.Error("the newer session is not the node's own")
+	}
+	alive()
+}
+
+func TestCloneOfAnEdgeOnAnotherHub(t *testing.T) {
+	t.Parallel()
+	asked := make(chan fleet.HubID, 2)
+	answers := make(chan bool, 2)
+	h := newHub(t, options{probe: func(hub fleet.HubID, node fleet.NodeID) (bool, error) {
+		asked <- hub
+		return <-answers, nil
+	}})
+	h.mustApply(state.SessionOpen{
+		NodeID: node1, Session: 1, Instance: "agent-1", BootID: "boot-1", Hub: "hub-2", Node: describe(node1), Now: time.Now().UnixNano(),
+	})
+	clone := h.mustDial(t, node1)
+	answers <- true
+	clone.send(syncproto.StreamControl, clone.hello(2, "agent-2"))
+	clone.expectRefused(fleet.CodeCloned)
+	answers <- false
+	h.mustDial(t, node1).open(2, "agent-2")
+	for range 2 {
+		if hub := <-asked; hub != "hub-2" {
+			t.Errorf("asked %s, want hub-2", hub)
+		}
+	}
+}
+
+// A journal that does not continue what the cluster has applied.
+func TestForkedJournal(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	w := h.mustDial(t, node1)
+	w.open(1, "agent-1")
+	w.send(syncproto.StreamUpdates, w.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}, fleet.Transition{Kind: fleet.TransitionOperator}))
+	expect[syncproto.Applied](w, syncproto.StreamUpdates)
+	applied := slices.Clone(w.chain)
+
+	t.Run("noticed at its Hello", func(t *testing.T) {
+		for _, last := range []fleet.Seq{0, 1, 2} { // empty; behind; as long, but another one
+			clone := h.mustDial(t, node1)
+			hello := clone.hello(2+uint64(last), "agent-1")
+			hello.Last, hello.ChainHash = last, []byte("another chain")
+			clone.send(syncproto.StreamControl, hello)
+			if r := clone.expectRefused(fleet.CodeFork); r.Applied != 2 {
+				t.Errorf("refused with %+v, want to hear that row 2 is applied", r)
+			}
+		}
+	})
+	t.Run("noticed by its rows", func(t *testing.T) {
+		clone := h.mustDial(t, node1)
+		clone.chain = []byte("another chain")
+		rows := clone.updates(3, fleet.Transition{Kind: fleet.TransitionOperator, Message: "elsewhere"})
+		hello := clone.hello(9, "agent-2")
+		hello.Last, hello.ChainHash = 3, clone.chain
+		clone.welcomed(hello)
+		clone.beat()
+		clone.send(syncproto.StreamUpdates, rows)
+		clone.expectRefused(fleet.CodeFork)
+		n := h.mustNode(node1)
+		if n.Applied != 2 || !slices.Equal(n.ChainHash, applied) {
+			t.Errorf("applied up to %d, chain %x; want 2 and %x", n.Applied, n.ChainHash, applied)
+		}
+		kept := h.View().Fenced(node1)
+		if len(kept) == 0 || len(kept[len(kept)-1].Rows) != 1 {
+			t.Errorf("kept %+v, want the forked row", kept)
+		}
+	})
+}
+
+// answerProbes answers what comes on the control stream until the returned
+// function is called, which waits for one answered probe.
+func (w *wire) answerProbes() (wait func()) {
+	probed := make(chan error, 1)
+	go func() {
+		m, err := w.read(syncproto.StreamControl, patience)
+		if err == nil {
+			p, ok := m.(syncproto.Probe)
+			if !ok {
+				err = fmt.Errorf("expected a probe, got %s", m.FrameType())
+			} else {
+				err = syncproto.NewWriter(w.streams[syncproto.StreamControl]).Write(syncproto.ProbeAck(p))
+			}
+		}
+		probed <- err
+	}()
+	return func() {
+		w.tb.Helper()
+		if err := <-probed; err != nil {
+			w.tb.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package gateway
+
+import (
+	"fmt"
+	"log/slog"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// What one Desired frame holds at most, well within syncproto.MaxFrame.
+const (
+	desiredEntries = 2000
+	desiredBytes   = state.MaxSpec
+)
+
+// delivery is what one session has told its edge of the desired state. It
+// computes frames from views of the state and does no I/O.
+type delivery struct {
+	node fleet.NodeID
+	log  *slog.Logger
+
+	bare   bool        // the edge holds nothing that it was ever told
+	full   bool        // the full picture was sent
+	sent   fleet.Index // newest AllocModifyIndex told
+	index  fleet.Index // of the last frame
+	bodies map[string]bool
+}
+
+func newDelivery(node fleet.NodeID, bare bool, log *slog.Logger) *delivery {
+	return &delivery{node: node, bare: bare, log: log, bodies: make(map[string]bool)}
+}
+
+// next returns the frames that bring the edge from what it was told to view: the
+// full picture first, later what changed. received is the newest desired index
+// that the edge is known to have journaled, in any session: bodies of what it
+// has do not travel again.
+func (d *delivery) next(view *state.View, received fleet.Index) []syncproto.Desired {
+	if d.full && view.DesiredIndex(d.node) <= d.sent {
+		return nil
+	}
+	b := d.builder(view)
+	newest := d.sent
+	for a := range view.AllocsByNode(d.node) {
+		if d.full && a.AllocModifyIndex <= d.sent {
+			continue
+		}
+		newest = max(newest, a.AllocModifyIndex)
+		switch {
+		case endedOnEdge(a):
+			continue
+		case d.bare && !d.full && a.DesiredStatus != fleet.DesiredRun:
+			// It may run there all the same, and only what it is tells how to end it.
+			b.run(a, true)
+		}
+		b.add(a, a.AllocModifyIndex > received)
+	}
+	d.sent = newest
+	if d.full && !b.filled() {
+		return nil
+	}
+	frames := b.finish()
+	frames[0].Full = !d.full
+	d.full = true
+	return frames
+}
+
+// answer returns what the cluster says of allocations that the edge holds and
+// was not told of, and those of them that the cluster does not know. Unknown ones
+// are not mentioned, so the edge keeps them: absence stops nothing.
+func (d *delivery) answer(view *state.View, held []fleet.AllocID) (frames []syncproto.Desired, orphans []fleet.AllocID) {
+	b := d.builder(view)
+	for _, id := range held {
+		a, ok := view.Alloc(id)
+		switch {
+		case !ok || a.NodeID != d.node:
+			orphans = append(orphans, id)
+		case a.DesiredStatus == fleet.DesiredRun && a.ClientTerminal():
+			b.stop(a, fmt.Sprintf("the cluster holds it for %s", a.ClientStatus))
+		default:
+			b.add(a, true)
+		}
+	}
+	if !b.filled() {
+		return nil, orphans
+	}
+	return b.finish(), orphans
+}
+
+// missing returns frames with bodies that the edge asked for again.
+func (d *delivery) missing(view *state.View, hashes []string) []syncproto.Desired {
+	b := d.builder(view)
+	for _, h := range hashes {
+		delete(d.bodies, h)
+		b.body(h)
+	}
+	if !b.filled() {
+		return nil
+	}
+	return b.finish()
+}
+
+// again forgets what was told, so that next gives the full picture.
+func (d *delivery) again() { d.full, d.sent = false, 0 }
+
+// endedOnEdge reports whether the edge itself said that it is done with a.
+func endedOnEdge(a *fleet.Alloc) bool {
+	return a.ReportedStatus == fleet.ClientComplete || a.ReportedStatus == fleet.ClientFailed
+}
+
+// builder collects entries into frames of bounded size.
+type builder struct {
+	d      *delivery
+	view   *state.View
+	frames []syncproto.Desired
+	size   int // of the last frame's bodies
+}
+
+func (d *delivery) builder(view *state.View) *builder {
+	return &builder{d: d, view: view, frames: make([]syncproto.Desired, 1)}
+}
+
+func (b *builder) last() *syncproto.Desired { return &b.frames[len(b.frames)-1] }
+
+func (b *builder) filled() bool {
+	f := &b.frames[0]
+	return len(f.Run) > 0 || len(f.Stop) > 0 || len(f.Bodies) > 0
+}
+
+func (b *builder) room(size int) *syncproto.Desired {
+	f := b.last()
+	if len(f.Run)+len(f.Stop) >= desiredEntries || len(f.Bodies) > 0 && b.size+size > desiredBytes {
+		b.frames = append(b.frames, syncproto.Desired{})
+		b.size = 0
+	}
+	b.size += size
+	return b.last()
+}
+
+// add names an allocation to run or to stop; withBody also sends its job, once.
+func (b *builder) add(a *fleet.Alloc, withBody bool) {
+	if a.DesiredStatus != fleet.DesiredRun {
+		b.stop(a, a.DesiredDescription)
+		return
+	}
+	b.run(a, withBody)
+}
+
+func (b *builder) run(a *fleet.Alloc, withBody bool) {
+	if withBody && !b.d.bodies[a.JobHash] {
+		b.body(a.JobHash)
+	}
+	f := b.room(0)
+	f.Run = append(f.Run, syncproto.DesiredAlloc{
+		ID: a.ID, Namespace: a.Namespace, JobID: a.JobID, JobVersion: a.JobVersion, JobHash: a.JobHash,
+		TaskGroup: a.TaskGroup, Name: a.Name, NodeName: a.NodeName, Resources: a.AllocatedResources,
+		Previous: a.PreviousAllocation, CreateIndex: a.CreateIndex, ModifyIndex: a.AllocModifyIndex,
+	})
+}
+
+func (b *builder) stop(a *fleet.Alloc, reason string) {
+	f := b.room(0)
+	f.Stop = append(f.Stop, syncproto.DesiredStop{ID: a.ID, Reason: reason, ModifyIndex: a.AllocModifyIndex})
+}
+
+func (b *builder) body(hash string) {
+	job, ok := b.view.JobBody(hash)
+	if !ok {
+		b.d.log.Error("a job's body is not in the state", "node", b.d.node, "hash", hash)
+		return
+	}
+	raw, err := state.EncodeSpec(job)
+	if err == nil && len(raw) > desiredBytes {
+		err = fleet.Errorf(fleet.CodeFrameTooLarge, "a body of %d bytes, at most %d", len(raw), desiredBytes)
+	}
+	if err != nil {
+		b.d.log.Error("a job's body cannot be sent", "node", b.d.node, "job", job.ID, "error", err)
+		return
+	}
+	f := b.room(len(raw))
+	f.Bodies = append(f.Bodies, syncproto.Body{Hash: hash, Job: raw})
+	b.d.bodies[hash] = true
+}
+
+// finish numbers the frames: each says what it follows, so that an edge notices
+// one that is missing. Only the last one reaches the view's index: until then the
+// edge has not been told everything.
+func (b *builder) finish() []syncproto.Desired {
+	for i := range b.frames {
+		b.frames[i].From = b.d.index
+		b.frames[i].Index = b.d.index
+	}
+	b.d.index = b.view.Index()
+	b.last().Index = b.d.index
+	return b.frames
+}

@@ -1,0 +1,168 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/gateway"
+	"skerry/hub/state"
+)
+
+// log is a replicated log at its worst: entries take any time, overtake each
+// other, and some fail, with or without having been applied.
+type log struct {
+	tb   testing.TB
+	mu   sync.Mutex
+	rand *rand.Rand
+
+	applied  map[fleet.NodeID]fleet.Seq
+	inFlight map[fleet.NodeID]bool
+	entries  int
+	most     int // in flight at once
+	flying   int
+}
+
+func (l *log) Apply(_ context.Context, c state.Command) (state.Result, error) {
+	u := c.(state.AllocUpdates)
+	l.mu.Lock()
+	l.flying++
+	l.most = max(l.most, l.flying)
+	l.check(u)
+	delay, fails, lost := time.Duration(l.rand.IntN(300))*time.Millisecond, l.rand.IntN(4) == 0, l.rand.IntN(2) == 0
+	l.mu.Unlock()
+	time.Sleep(delay)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.flying--
+	l.entries++
+	var res state.Result
+	for _, b := range u.Batches {
+		l.inFlight[b.NodeID] = false
+		if fails && lost {
+			continue
+		}
+		last := b.First + fleet.Seq(len(b.Rows)) - 1
+		r := state.BatchResult{Applied: max(l.applied[b.NodeID], last)}
+		if b.First > l.applied[b.NodeID]+1 {
+			r = state.BatchResult{Code: fleet.CodeGap}
+		} else {
+			l.applied[b.NodeID] = r.Applied
+		}
+		res.Updates = append(res.Updates, r)
+	}
+	if fails {
+		return state.Result{}, fleet.Errorf(fleet.CodeTimeout, "it may be committed")
+	}
+	return res, nil
+}
+
+// check looks at an entry's bounds, and that no node is in two entries at once.
+func (l *log) check(u state.AllocUpdates) {
+	rows, size := 0, 0
+	for _, b := range u.Batches {
+		if l.inFlight[b.NodeID] {
+			l.tb.Errorf("node %s is in two entries at once", b.NodeID)
+		}
+		l.inFlight[b.NodeID] = true
+		rows += len(b.Rows)
+		for _, r := range b.Rows {
+			size += len(r)
+		}
+	}
+	if rows > gateway.FoldRows || size > gateway.FoldBytes {
+		l.tb.Errorf("an entry of %d rows and %d bytes, at most %d and %d are allowed", rows, size, gateway.FoldRows, gateway.FoldBytes)
+	}
+}
+
+func TestFolderKeepsOrderAndBounds(t *testing.T) {
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { foldAtRandom(t, seed) })
+		})
+	}
+}
+
+func foldAtRandom(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 1))
+	l := &log{
+		tb: t, rand: rand.New(rand.NewPCG(seed, 2)),
+		applied: map[fleet.NodeID]fleet.Seq{}, inFlight: map[fleet.NodeID]bool{},
+	}
+	f := gateway.NewFolder(l)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+
+	next := map[fleet.NodeID]fleet.Seq{}
+	var mu sync.Mutex
+	answered, batches := 0, 300
+	for range batches {
+		node := fleet.NodeID(fmt.Sprint("n", random.IntN(12)))
+		rows := make([][]byte, 1+random.IntN(400))
+		for i := range rows {
+			rows[i] = make([]byte, 1+random.IntN(1000))
+		}
+		first := next[node] + 1
+		next[node] += fleet.Seq(len(rows))
+		last := next[node]
+		f.Submit(state.NodeRows{NodeID: node, First: first, Rows: rows}, nil, func(r state.BatchResult, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			answered++
+			if err != nil || r.Code != "" || r.Applied < last {
+				t.Errorf("%s up to %d was answered with %+v (%v)", node, last, r, err)
+			}
+		})
+		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+	}
+	time.Sleep(10 * time.Minute) // far more than it takes
+	synctest.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	if answered != batches || f.Waiting() != 0 {
+		t.Errorf("%d of %d batches are answered, %d nodes still wait", answered, batches, f.Waiting())
+	}
+	for node, last := range next {
+		if l.applied[node] != last {
+			t.Errorf("%s: applied up to %d of %d", node, l.applied[node], last)
+		}
+	}
+	if l.most < 2 {
+		t.Error("no two entries were ever on their way at once")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFolderDropsWhatNobodyWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{tb: t, rand: rand.New(rand.NewPCG(1, 1)), applied: map[fleet.NodeID]fleet.Seq{}, inFlight: map[fleet.NodeID]bool{}}
+		f := gateway.NewFolder(l)
+		gone := make(chan struct{})
+		close(gone)
+		answers := make(chan error, 1)
+		f.Submit(state.NodeRows{NodeID: "n", First: 1, Rows: [][]byte{{1}}}, gone, func(_ state.BatchResult, err error) { answers <- err })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		if err := <-answers; err == nil {
+			t.Error("a batch of a session that is over was applied")
+		}
+		if l.entries != 0 || f.Waiting() != 0 {
+			t.Errorf("%d entries, %d nodes wait; want none", l.entries, f.Waiting())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,266 @@
+// Package gateway serves edges: the hub's half of syncproto, over the connections
+// that hub.Open accepts with ALPN skerry-edge/1. It commits sessions, folds what
+// edges report into few Raft entries, tells each edge what it shall run, notices
+// machines that share an identity, and carries requests (a task's logs) to edges
+// over their own connections.
+//
+// Each session is served by Serve in its caller's goroutine, by one reader for
+// each of its three streams and by one that pushes desired state; Run folds. No
+// session waits for another: all that a slow edge holds up is its own connection.
+// The package persists nothing.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+	"skerry/syncproto/transport"
+)
+
+// Bounds of what all sessions hold together.
+const (
+	// MaxUpdates is how many bytes of rows may be on their way to the cluster;
+	// beyond it, edges are not read from.
+	MaxUpdates = 64 << 20
+	// probeTimeout is how long a live edge may take to answer a probe.
+	probeTimeout = time.Second
+	// leaderCheck is how often a hub looks whether there is a leader.
+	leaderCheck = 500 * time.Millisecond
+)
+
+// Config of a Gateway. All but Log and the durations are required.
+type Config struct {
+	Hub       fleet.HubID
+	State     State
+	Apply     Applier
+	Beats     Beats
+	Hubs      func() []string // addresses that edges may dial
+	Term      func() uint64   // of Raft
+	Led       func() bool     // whether this hub knows of a leader
+	Elsewhere Elsewhere
+	// A hub that knows of no leader sends edges to the others: new ones after
+	// RefuseAfter, which an election does not take (0: 5 s), those that it has after
+	// ReleaseAfter (0: 10 s) and two TTLs, when a leader elsewhere has missed their
+	// beats anyway.
+	RefuseAfter, ReleaseAfter time.Duration
+	Log                       *slog.Logger
+}
+
+// State is this hub's replicated state.
+type State interface {
+	View() *state.View
+	Watch() *state.View
+}
+
+// Applier commits a command; when it returns, State has it.
+type Applier interface {
+	Apply(ctx context.Context, c state.Command) (state.Result, error)
+}
+
+// Beats keeps deadlines.
+type Beats interface {
+	// TTL is what a node of a pool is given at its next beat.
+	TTL(pool string) time.Duration
+	// Heard says that a node beat in its session, and what it was given.
+	Heard(node fleet.NodeID, epoch fleet.Epoch, ttl time.Duration)
+}
+
+// Elsewhere reaches sessions that another hub terminates.
+type Elsewhere interface {
+	// Probe is Gateway.Probe on that hub.
+	Probe(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (bool, error)
+}
+
+// Gateway is one hub's door for edges.
+type Gateway struct {
+	cfg    Config
+	folder *folder
+	budget *semaphore.Weighted
+
+	mu       sync.Mutex
+	sessions map[fleet.NodeID]*session // committed ones, the newest of each node
+	probes   uint64
+	served   Stats
+	lost     time.Time // when there was no leader any more; zero: there is one
+}
+
+// Stats counts sessions since the hub started, but for Open, which is how many
+// there are.
+type Stats struct {
+	Open, Opened, Refused, Fenced uint64
+	Updates                       uint64 // journal rows applied
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Gateway, error) {
+	if cfg.Hub == "" || cfg.State == nil || cfg.Apply == nil || cfg.Beats == nil ||
+		cfg.Hubs == nil || cfg.Term == nil || cfg.Led == nil || cfg.Elsewhere == nil {
+		return nil, errors.New("make the gateway: hub, state, applier, beats, hubs, term, led and elsewhere are required")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.RefuseAfter == 0 {
+		cfg.RefuseAfter = 5 * time.Second
+	}
+	if cfg.ReleaseAfter == 0 {
+		cfg.ReleaseAfter = 10 * time.Second
+	}
+	return &Gateway{
+		cfg:      cfg,
+		folder:   newFolder(cfg.Apply, cfg.Log),
+		budget:   semaphore.NewWeighted(MaxUpdates),
+		sessions: make(map[fleet.NodeID]*session),
+	}, nil
+}
+
+// Run folds updates, and watches whether there is a leader, until ctx ends.
+// Sessions need it.
+func (g *Gateway) Run(ctx context.Context) error {
+	work, ctx := errgroup.WithContext(ctx)
+	work.Go(func() error { return g.folder.run(ctx) })
+	work.Go(func() error { g.watchLeader(ctx); return nil })
+	return work.Wait()
+}
+
+func (g *Gateway) watchLeader(ctx context.Context) {
+	tick := time.NewTicker(leaderCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			led := g.cfg.Led()
+			g.mu.Lock()
+			switch {
+			case led:
+				g.lost = time.Time{}
+			case g.lost.IsZero():
+				g.lost = now
+			}
+			g.mu.Unlock()
+		}
+	}
+}
+
+// leaderless is for how long this hub has known of no leader.
+func (g *Gateway) leaderless() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lost.IsZero() {
+		return 0
+	}
+	return time.Since(g.lost)
+}
+
+func noLeader() syncproto.Refused {
+	return syncproto.Refused{
+		Code:    fleet.CodeUnavailable,
+		Message: "this hub knows of no leader",
+		Hint:    "another hub may",
+	}
+}
+
+// Serve serves the session on conn until either side ends it, or ctx ends; the
+// connection is then closed. The error says why it ended.
+func (g *Gateway) Serve(ctx context.Context, conn *transport.Conn) error {
+	role, name := conn.Peer()
+	if role != syncproto.RoleEdge {
+		err := fleet.Errorf(fleet.CodeForbidden, "serve an edge: the certificate is of a %q", role)
+		return errors.Join(err, conn.CloseWith(err))
+	}
+	s := newSession(g, conn, fleet.NodeID(name))
+	err := s.serve(ctx)
+	g.leave(s)
+	return err
+}
+
+// Probe reports whether the edge of a node's session here answers within a
+// second.
+func (g *Gateway) Probe(ctx context.Context, node fleet.NodeID) bool {
+	g.mu.Lock()
+	s := g.sessions[node]
+	g.probes++
+	number := g.probes
+	g.mu.Unlock()
+	if s == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return s.probe(ctx, number)
+}
+
+// Logs opens a task's output on a node whose session is here. Reading ends where
+// the output does, or with ctx; the caller closes it. Not connected to this hub:
+// CodeUnavailable.
+func (g *Gateway) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
+	g.mu.Lock()
+	s := g.sessions[node]
+	g.mu.Unlock()
+	if s == nil {
+		return nil, fleet.Errorf(fleet.CodeUnavailable, "read logs: node %s has no session with hub %s", fleet.Short(node), g.cfg.Hub).
+			WithHint("its link is down; its output is kept there and can be read when it is back")
+	}
+	return request(ctx, s.conn, req)
+}
+
+// Stats counts.
+func (g *Gateway) Stats() Stats {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	st := g.served
+	st.Open = uint64(len(g.sessions))
+	return st
+}
+
+// enter makes a committed session the node's own here; the one of an older epoch
+// is fenced. That may be s itself: two sessions that were committed one after the
+// other may hear of it in any order.
+func (g *Gateway) enter(s *session, epoch fleet.Epoch) {
+	g.mu.Lock()
+	s.epoch = epoch
+	older := g.sessions[s.node]
+	if older != nil && older.epoch > s.epoch {
+		older = s
+	} else {
+		g.sessions[s.node] = s
+	}
+	g.served.Opened++
+	g.mu.Unlock()
+	if older != nil {
+		older.fence(staleEpoch(s.node))
+	}
+}
+
+func (g *Gateway) leave(s *session) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.sessions[s.node] == s {
+		delete(g.sessions, s.node)
+	}
+}
+
+func (g *Gateway) count(f func(*Stats)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f(&g.served)
+}
+
+func staleEpoch(node fleet.NodeID) syncproto.Refused {
+	return syncproto.Refused{
+		Code:    fleet.CodeStaleEpoch,
+		Message: "a newer session of node " + fleet.Short(node) + " took its place",
+	}
+}

@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+	"skerry/syncproto/transport"
+)
+
+// maxQuestions bounds what an edge may ask before it is answered.
+const maxQuestions = 16
+
+// pusher keeps an edge told of what it shall run, on a goroutine of its own, so
+// that a large desired state on a slow link delays no heartbeat. It also ends the
+// session when the replicated node has moved on without it.
+type pusher struct {
+	s      *session
+	stream chan *transport.Stream // the desired stream, once
+
+	mu        sync.Mutex
+	questions []question
+	received  fleet.Index // newest that the edge journaled in this session
+	wake      context.CancelFunc
+}
+
+// question is what an edge asked of its desired state: about allocations that it
+// holds and was not told of, for bodies that it lacks, or for everything again.
+type question struct {
+	held    []fleet.AllocID
+	missing []string
+	again   bool
+}
+
+func newPusher(s *session) *pusher {
+	return &pusher{s: s, stream: make(chan *transport.Stream, 1), wake: func() {}}
+}
+
+// ask queues a question. An edge that asks faster than it reads is cut off.
+func (p *pusher) ask(q question) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.questions) == maxQuestions {
+		p.s.fence(syncproto.Refused{Code: fleet.CodeUnavailable, Message: "too many questions about the desired state at once"})
+		return
+	}
+	p.questions = append(p.questions, q)
+	p.wake()
+}
+
+func (p *pusher) heard(index fleet.Index) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.received = max(p.received, index)
+}
+
+// run pushes until the session ends.
+func (p *pusher) run(ctx context.Context, epoch fleet.Epoch) {
+	var stream *transport.Stream
+	select {
+	case stream = <-p.stream:
+	case <-ctx.Done():
+		return
+	}
+	out := syncproto.NewWriter(stream)
+	told := newDelivery(p.s.node, p.s.hello.Desired == 0, p.s.log)
+	for ctx.Err() == nil {
+		watch := p.s.gw.cfg.State.Watch()
+		watch.DesiredIndex(p.s.node)
+		node, ok := watch.Node(p.s.node)
+		if !ok {
+			p.s.fence(syncproto.Refused{Code: fleet.CodeNotFound, Message: "the cluster does not know the node any more"})
+			return
+		}
+		if r, over := superseded(node, epoch); over {
+			p.s.fence(r)
+			return
+		}
+		for _, f := range p.frames(ctx, told, node) {
+			if err := p.send(ctx, out, f); err != nil {
+				return // the session is over, or will notice that the stream is
+			}
+		}
+		p.wait(ctx, watch.Changed)
+	}
+}
+
+// superseded reports whether the session's time is over: a newer one has the
+// node, or it missed its deadline and has to come back through a new session.
+func superseded(node *fleet.Node, epoch fleet.Epoch) (syncproto.Refused, bool) {
+	switch {
+	case node.Epoch > epoch:
+		return staleEpoch(node.ID), true
+	case node.Epoch == epoch && (node.Status == fleet.NodeDisconnected || node.Status == fleet.NodeDown):
+		return syncproto.Refused{
+			Code:    fleet.CodeNodeNotReady,
+			Message: "the node is " + string(node.Status) + ": this session missed its deadline",
+			Hint:    "a new session brings it back",
+		}, true
+	}
+	return syncproto.Refused{}, false
+}
+
+// frames returns what the edge has to be told now.
+func (p *pusher) frames(ctx context.Context, told *delivery, node *fleet.Node) []syncproto.Desired {
+	p.mu.Lock()
+	questions, received := p.questions, max(p.received, min(node.Received, p.s.hello.Desired))
+	p.questions = nil
+	p.mu.Unlock()
+	view := p.s.gw.cfg.State.View()
+	var out []syncproto.Desired
+	for _, q := range questions {
+		if q.again {
+			told.again()
+			received = 0
+		}
+	}
+	out = append(out, told.next(view, received)...)
+	for _, q := range questions {
+		out = append(out, told.missing(view, q.missing)...)
+		frames, orphans := told.answer(view, q.held)
+		out = append(out, frames...)
+		if len(orphans) > 0 {
+			p.noteOrphans(ctx, node, orphans)
+		}
+	}
+	for i := range out {
+		out[i].Term = p.s.gw.cfg.Term()
+		if cluster, ok := view.Cluster(); ok {
+			out[i].Cluster = cluster.ID
+		}
+	}
+	return out
+}
+
+// noteOrphans shows allocations that an edge holds and the cluster has no record
+// of: it keeps them until somebody decides.
+func (p *pusher) noteOrphans(ctx context.Context, node *fleet.Node, orphans []fleet.AllocID) {
+	if slices.Equal(node.Orphans, orphans) {
+		return
+	}
+	p.s.log.Warn("edge holds allocations that the cluster does not know", "count", len(orphans), "allocs", shortened(orphans))
+	p.s.note(ctx, state.NodeResync{
+		NodeID: node.ID, Epoch: node.Epoch, Orphans: orphans, Now: time.Now().UnixNano(),
+		Reason: fmt.Sprintf("keeps %d allocations that the cluster does not know: %s", len(orphans), shortened(orphans)),
+	})
+}
+
+func shortened(ids []fleet.AllocID) string {
+	const shown = 5
+	names := make([]string, 0, shown+1)
+	for i, id := range ids {
+		if i == shown {
+			names = append(names, fmt.Sprintf("and %d more", len(ids)-shown))
+			break
+		}
+		names = append(names, fleet.Short(id))
+	}
+	return strings.Join(names, ", ")
+}
+
+var errEnded = errors.New("the session has ended")
+
+// send has the machine allow a frame, and writes it.
+func (p *pusher) send(ctx context.Context, out *syncproto.Writer, f syncproto.Desired) error {
+	allowed := make(chan bool, 1)
+	asked := p.s.step(ctx, func(time.Duration) []syncproto.Output {
+		steps := p.s.machine.Desire(f)
+		allowed <- len(steps) == 1 && steps[0].Send != nil
+		return steps
+	})
+	if !asked || !<-allowed {
+		return errEnded
+	}
+	return out.Write(f)
+}
+
+// wait returns when changed does, or a question comes.
+func (p *pusher) wait(ctx context.Context, changed func(context.Context) error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p.mu.Lock()
+	p.wake = cancel
+	asked := len(p.questions) > 0
+	p.mu.Unlock()
+	if !asked {
+		_ = changed(ctx) // it says only whether ctx ended, which the caller looks at
+	}
+}

@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+	"skerry/syncproto/transport"
+)
+
+// replyTimeout is how long an edge may take to answer, on the slowest link.
+const replyTimeout = 30 * time.Second
+
+// request opens a stream to an edge, asks, and returns what follows the answer.
+// It ends with ctx.
+func request(ctx context.Context, conn *transport.Conn, req syncproto.Request) (io.ReadCloser, error) {
+	stream, err := conn.Open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", req.Kind, err)
+	}
+	o := &output{stream: stream, stop: context.AfterFunc(ctx, stream.Abort)}
+	if o.Reader, err = converse(stream, req); err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	return o, nil
+}
+
+// converse asks, and returns what follows the Reply.
+func converse(stream *transport.Stream, req syncproto.Request) (io.Reader, error) {
+	if err := stream.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
+		return nil, fmt.Errorf("read %s: %w", req.Kind, err)
+	}
+	if err := syncproto.NewWriter(stream).Write(req); err != nil {
+		return nil, err
+	}
+	r := syncproto.NewReader(stream)
+	m, err := r.Read()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", req.Kind, err)
+	}
+	reply, ok := m.(syncproto.Reply)
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeFrameBad, "read %s: the edge answered with %s", req.Kind, m.FrameType())
+	}
+	if reply.Error != nil {
+		return nil, reply.Error
+	}
+	if err := stream.SetDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("read %s: %w", req.Kind, err)
+	}
+	return r.Rest(), nil
+}
+
+// output is what an edge sends after its Reply.
+type output struct {
+	io.Reader
+	stream *transport.Stream
+	stop   func() bool // watching the context
+}
+
+func (o *output) Close() error {
+	o.stop()
+	o.stream.Abort()
+	return nil
+}

@@ -1,0 +1,364 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+	"skerry/syncproto/transport"
+)
+
+const (
+	tickEvery    = time.Second
+	writeTimeout = 10 * time.Second // of a frame on the control or the updates stream
+	linger       = time.Second      // for a Refused to arrive before the connection closes
+)
+
+// session serves one connection. Its loop owns the state machine and everything
+// below it that is not said to be shared; readers hand it frames, the folder
+// answers, and the rest calls.
+type session struct {
+	gw      *Gateway
+	conn    *transport.Conn
+	node    fleet.NodeID
+	log     *slog.Logger
+	started time.Time
+
+	frames  chan inbound
+	answers chan answer // room for all that may be unanswered: the folder never waits
+	calls   chan call
+	fenced  chan syncproto.Refused // one; a newer session took this one's place
+	over    chan struct{}          // closed when the loop has ended
+	work    *errgroup.Group
+	pusher  *pusher
+	epoch   fleet.Epoch // once committed; the gateway's mutex guards it
+
+	// Owned by the loop.
+	machine  *syncproto.HubSession
+	streams  [3]*transport.Stream // by syncproto.Stream
+	hello    syncproto.Hello
+	opened   bool // committed
+	pool     string
+	hubs     []string
+	status   fleet.NodeStatus // last told
+	inFlight []state.NodeRows // not yet answered, oldest first
+	received received
+	halfWay  halfWay
+	probes   []chan<- struct{} // closed by an answer
+	end      *syncproto.EventEnd
+}
+
+// inbound is what a reader has: a stream that the edge opened, a frame, or the
+// reason why there are no more.
+type inbound struct {
+	on     syncproto.Stream
+	stream *transport.Stream
+	frame  syncproto.Message
+	err    error
+}
+
+// call steps the machine within the loop.
+type call func(now time.Duration) []syncproto.Output
+
+// received is how far the edge has journaled what it was told, and what of it is
+// on its way to the cluster.
+type received struct {
+	index, submitted fleet.Index
+	since            time.Time // when index came
+	inFlight         bool      // alone, without rows
+}
+
+func newSession(g *Gateway, conn *transport.Conn, node fleet.NodeID) *session {
+	return &session{
+		gw:      g,
+		conn:    conn,
+		node:    node,
+		log:     g.cfg.Log.With("node", fleet.Short(node), "remote", conn.RemoteAddr().String()),
+		started: time.Now(),
+		frames:  make(chan inbound),
+		answers: make(chan answer, syncproto.MaxUpdatesInFlight+1),
+		calls:   make(chan call),
+		fenced:  make(chan syncproto.Refused, 1),
+		over:    make(chan struct{}),
+		machine: syncproto.NewHubSession(0, node),
+	}
+}
+
+func (s *session) now() time.Duration { return time.Since(s.started) }
+
+// serve runs the session to its end and closes the connection.
+func (s *session) serve(ctx context.Context) error {
+	work, wctx := errgroup.WithContext(ctx)
+	wctx, cancel := context.WithCancel(wctx)
+	s.work = work
+	s.pusher = newPusher(s)
+	work.Go(func() error { s.accept(wctx); return nil })
+	err := s.loop(ctx, wctx)
+	close(s.over)
+	cancel()
+	s.farewell()
+	closing := s.conn.CloseWith(fleet.AsError(err))
+	// Everything that works for the session ends with its context or connection.
+	return errors.Join(err, work.Wait(), quiet(closing))
+}
+
+// loop steps the machine until it has ended, and returns why. ctx is the hub's,
+// wctx that of the session's other goroutines.
+func (s *session) loop(ctx, wctx context.Context) error {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for s.end == nil {
+		var out []syncproto.Output
+		select {
+		case <-ctx.Done():
+			out = s.machine.Refuse(syncproto.Refused{Code: fleet.CodeUnavailable, Message: "the hub is shutting down"})
+		case <-s.conn.Done():
+			return s.conn.Err()
+		case in := <-s.frames:
+			out = s.take(wctx, in)
+		case a := <-s.answers:
+			out = s.answered(wctx, a)
+		case c := <-s.calls:
+			out = c(s.now())
+		case r := <-s.fenced:
+			s.log.Info("session fenced", "code", r.Code, "error", r.Message)
+			s.gw.count(func(st *Stats) { st.Fenced++ })
+			out = s.machine.Refuse(r)
+		case <-tick.C:
+			out = append(s.machine.Tick(s.now()), s.idle(wctx)...)
+		}
+		s.perform(wctx, out)
+	}
+	if s.end.Err == nil {
+		return nil
+	}
+	return s.end.Err
+}
+
+// take is told what a reader has.
+func (s *session) take(ctx context.Context, in inbound) []syncproto.Output {
+	switch {
+	case in.stream != nil && s.streams[in.on] != nil:
+		return s.machine.Bad(fleet.Errorf(fleet.CodeFrameBad, "a second %s stream", in.on))
+	case in.stream != nil:
+		s.streams[in.on] = in.stream
+		if in.on == syncproto.StreamDesired {
+			s.pusher.stream <- in.stream
+		}
+		s.work.Go(func() error { s.read(ctx, in.on, in.stream); return nil })
+		return nil
+	case in.err == nil:
+		out := s.machine.Frame(s.now(), in.on, in.frame)
+		if u, ok := in.frame.(syncproto.Updates); ok && !accepted(out) {
+			s.gw.budget.Release(weight(u))
+		}
+		return out
+	}
+	var bad *fleet.Error
+	if errors.As(in.err, &bad) {
+		return s.machine.Bad(bad)
+	}
+	return s.machine.Bad(fleet.Errorf(fleet.CodeUnavailable, "the edge closed the %s stream", in.on))
+}
+
+// accepted reports whether the machine gives rows to be applied: their answer
+// pays for them.
+func accepted(out []syncproto.Output) bool {
+	for _, o := range out {
+		if _, ok := o.Event.(syncproto.EventUpdates); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// accept takes the three streams that the edge opens.
+func (s *session) accept(ctx context.Context) {
+	for range s.streams {
+		stream, err := s.conn.Accept(ctx)
+		if err != nil {
+			return // with the connection or the session
+		}
+		in := inbound{stream: stream}
+		if err = stream.SetReadDeadline(time.Now().Add(syncproto.HelloTimeout)); err == nil {
+			if in.on, err = syncproto.ReadStream(stream); err == nil {
+				err = stream.SetReadDeadline(time.Time{})
+			}
+		}
+		if err != nil {
+			in = inbound{err: err}
+		}
+		if !s.hand(ctx, in) || err != nil {
+			return
+		}
+	}
+}
+
+// read hands frames of one stream to the loop. Rows are paid for from the
+// gateway's budget before the next frame is read; their answer pays back.
+func (s *session) read(ctx context.Context, on syncproto.Stream, stream *transport.Stream) {
+	r := syncproto.NewReader(stream)
+	for {
+		m, err := r.Read()
+		if u, ok := m.(syncproto.Updates); ok && s.gw.budget.Acquire(ctx, weight(u)) != nil {
+			return
+		}
+		if !s.hand(ctx, inbound{on: on, frame: m, err: err}) || err != nil {
+			return
+		}
+	}
+}
+
+func (s *session) hand(ctx context.Context, in inbound) bool {
+	select {
+	case s.frames <- in:
+		return true
+	case <-ctx.Done():
+		if u, ok := in.frame.(syncproto.Updates); ok {
+			s.gw.budget.Release(weight(u))
+		}
+		return false
+	}
+}
+
+// perform sends frames and deals with events, in order.
+func (s *session) perform(ctx context.Context, out []syncproto.Output) {
+	for i := 0; i < len(out); i++ { // events append to it
+		o := out[i]
+		if o.Send != nil && o.Stream != syncproto.StreamDesired { // the pusher writes those
+			if err := s.write(o.Stream, o.Send); err != nil && s.end == nil {
+				s.end = &syncproto.EventEnd{Err: fleet.AsError(err)}
+				return
+			}
+		}
+		if o.Event != nil {
+			out = append(out, s.event(ctx, o.Event)...)
+		}
+	}
+}
+
+func (s *session) event(ctx context.Context, e any) []syncproto.Output {
+	switch e := e.(type) {
+	case syncproto.EventHello:
+		s.hello = e.Hello
+		s.later(ctx, s.admit)
+	case syncproto.EventBeat:
+		return s.beat(ctx, e)
+	case syncproto.EventUpdates:
+		s.updates(e)
+	case syncproto.EventReceived:
+		s.receive(e.Received)
+	case syncproto.EventHoldings:
+		s.pusher.ask(question{held: e.Holdings.Allocs})
+	case syncproto.EventProbeAck:
+		for _, c := range s.probes {
+			close(c)
+		}
+		s.probes = nil
+	case syncproto.EventEnd:
+		s.end = &e
+	}
+	return nil
+}
+
+// later does something that takes time, and steps the machine with its outcome.
+func (s *session) later(ctx context.Context, f func(ctx context.Context) call) {
+	s.work.Go(func() error {
+		if c := f(ctx); c != nil {
+			s.step(ctx, c)
+		}
+		return nil
+	})
+}
+
+// step has the loop make a call; false: the session ended first.
+func (s *session) step(ctx context.Context, c call) bool {
+	select {
+	case s.calls <- c:
+		return true
+	case <-s.over:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (s *session) write(on syncproto.Stream, m syncproto.Message) error {
+	stream := s.streams[on]
+	if stream == nil {
+		return fleet.Errorf(fleet.CodeFrameBad, "write %s: the edge has not opened the %s stream", m.FrameType(), on)
+	}
+	if err := stream.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
+	}
+	return syncproto.NewWriter(stream).Write(m)
+}
+
+// farewell lets a Refused arrive: the edge hangs up when it has read it.
+func (s *session) farewell() {
+	control := s.streams[syncproto.StreamControl]
+	if control == nil || control.CloseWrite() != nil {
+		return
+	}
+	timer := time.NewTimer(linger)
+	defer timer.Stop()
+	select {
+	case <-s.conn.Done():
+	case <-timer.C:
+	}
+}
+
+// fence ends the session from outside its loop, telling the edge why.
+func (s *session) fence(r syncproto.Refused) {
+	select {
+	case s.fenced <- r:
+	default: // it is being fenced already
+	}
+}
+
+// probe asks the edge whether it is alive, and waits for the answer until ctx
+// ends.
+func (s *session) probe(ctx context.Context, number uint64) bool {
+	answered := make(chan struct{})
+	asked := s.step(ctx, func(time.Duration) []syncproto.Output {
+		if s.machine.State() != syncproto.SessionOpen {
+			return nil
+		}
+		s.probes = append(s.probes, answered)
+		return s.machine.Probe(number)
+	})
+	if !asked {
+		return false
+	}
+	select {
+	case <-answered:
+		return true
+	case <-s.over:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (s *session) addr() string { return s.conn.RemoteAddr().String() }
+
+// quiet drops the error of closing what was closed already.
+func quiet(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func weight(u syncproto.Updates) int64 {
+	n := 0
+	for _, r := range u.Rows {
+		n += len(r)
+	}
+	return int64(n)
+}

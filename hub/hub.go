@@ -1,0 +1,180 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"skerry/fleet"
+	"skerry/hub/api"
+	"skerry/hub/broker"
+	"skerry/hub/consensus"
+	"skerry/hub/gateway"
+	"skerry/hub/liveness"
+	"skerry/hub/members"
+	"skerry/hub/peers"
+	"skerry/hub/pki"
+	"skerry/hub/planner"
+	"skerry/hub/scheduler"
+	"skerry/hub/state"
+	"skerry/syncproto/transport"
+)
+
+// drivers are the task drivers that a job may name in this release.
+var drivers = []string{"raw_exec", "sim"}
+
+// Hub is one hub of a cluster.
+type Hub struct {
+	// Set by Open.
+	cfg      Config
+	log      *slog.Logger
+	dir      *dataDir
+	creds    credentials
+	endpoint *transport.Endpoint
+	listener net.Listener
+	addr     state.HubAddr // where others reach this hub
+	raftPool *peers.Pool
+	hubPool  *peers.Pool
+
+	store     *state.Store
+	peers     *peers.Peers
+	node      *consensus.Node
+	members   *members.Members
+	enrolment *pki.Enrolment
+	liveness  *liveness.Liveness
+	gateway   *gateway.Gateway
+	broker    *broker.Broker
+	planner   *planner.Planner
+	scheduler *scheduler.Scheduler
+	api       *api.API
+
+	ready   chan struct{}
+	closing sync.Once
+	closed  error
+}
+
+// Open takes the data directory, finds or makes the hub's identity (which for a
+// hub that joins asks the network, until ctx ends) and binds its sockets. Errors
+// are *fleet.Error where a person can mend them.
+func Open(ctx context.Context, cfg Config) (*Hub, error) {
+	h := &Hub{cfg: cfg, ready: make(chan struct{})}
+	if err := h.open(ctx); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+// Run serves until ctx ends or the hub cannot go on, and returns the first cause
+// (nil where ctx ended). It is called once.
+func (h *Hub) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	// Calls that wait for another hub end at once, not with their timeouts.
+	defer context.AfterFunc(ctx, h.closePools)()
+	for name, run := range map[string]func(context.Context) error{
+		"consensus": h.node.Run,
+		"members":   h.members.Run,
+		"gateway":   h.gateway.Run,
+		"liveness":  h.liveness.Run,
+		"scheduler": h.scheduler.Run,
+		"accept":    h.accept,
+		"http":      h.serveHTTP,
+		"lead":      h.lead,
+		"settle":    h.settle,
+	} {
+		group.Go(func() error {
+			if err := run(ctx); err != nil {
+				return fmt.Errorf("run %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	h.log.Info("hub starts", "quic", h.addr.QUIC, "http", h.addr.HTTP, "gossip", h.addr.Gossip, "data_dir", h.dir.path)
+	err := group.Wait()
+	h.log.Info("hub stopped")
+	return err
+}
+
+// Close releases everything that Open took. It may be called more than once, and
+// after Run has returned.
+func (h *Hub) Close() error {
+	h.closing.Do(func() {
+		var errs []error
+		if h.members != nil {
+			errs = append(errs, h.members.Close())
+		}
+		h.closePools()
+		errs = append(errs, h.closeSockets())
+		if h.dir != nil {
+			errs = append(errs, h.dir.close())
+		}
+		h.closed = errors.Join(errs...)
+	})
+	return h.closed
+}
+
+// closePools ends the connections to other hubs. That they cannot be told is no
+// failure: they notice.
+func (h *Hub) closePools() {
+	for _, p := range []*peers.Pool{h.hubPool, h.raftPool} {
+		if p == nil {
+			continue
+		}
+		if err := p.Close(); err != nil {
+			h.log.Debug("connections to other hubs not closed", "error", err)
+		}
+	}
+}
+
+// closeSockets also closes those that the configuration brought, where Open did
+// not get as far as using them.
+func (h *Hub) closeSockets() error {
+	var errs []error
+	if h.endpoint != nil {
+		errs = append(errs, h.endpoint.Close())
+	} else if h.cfg.Packets != nil {
+		errs = append(errs, h.cfg.Packets.Close())
+	}
+	if h.listener == nil {
+		h.listener = h.cfg.Listener
+	}
+	if h.listener != nil {
+		if err := h.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Ready is closed when the hub serves: the cluster knows it and where it is
+// reached, and its state holds everything that was committed by then.
+func (h *Hub) Ready() <-chan struct{} { return h.ready }
+
+// HTTPAddr, QUICAddr and GossipAddr are where others reach it (host:port).
+func (h *Hub) HTTPAddr() string   { return h.addr.HTTP }
+func (h *Hub) QUICAddr() string   { return h.addr.QUIC }
+func (h *Hub) GossipAddr() string { return h.addr.Gossip }
+
+// State is the hub's replica of the cluster's state, for tests and checkers.
+func (h *Hub) State() *state.Store { return h.store }
+
+// Leads reports whether it leads the cluster.
+func (h *Hub) Leads() bool { return h.leads() }
+
+// JoinToken is the token that this hub made at bootstrap; "" where it made none
+// or the file is gone.
+func (h *Hub) JoinToken() string {
+	b, err := os.ReadFile(h.dir.file(joinTokenFile))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func (h *Hub) id() fleet.HubID { return fleet.HubID(h.cfg.Name) }

@@ -1,0 +1,352 @@
+package hub_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+// running is a hub that a test started.
+type running struct {
+	*hub.Hub
+	tb   testing.TB
+	cfg  hub.Config
+	once sync.Once
+	kill context.CancelFunc
+	done chan error
+}
+
+// config of a hub on loopback, on ports that the system chooses, that elects
+// quickly.
+func config(tb testing.TB, name string) hub.Config {
+	tb.Helper()
+	cfg := hub.Config{
+		DataDir: filepath.Join(tb.TempDir(), name), Name: name, Workers: 2,
+		Heartbeat: hub.Heartbeat{MinTTL: time.Second, Grace: time.Second},
+		Raft:      hub.Raft{HeartbeatTimeout: 250 * time.Millisecond, ElectionTimeout: 250 * time.Millisecond, LeaderLease: 200 * time.Millisecond},
+	}
+	if testing.Verbose() {
+		cfg.Log = slog.New(slog.NewTextHandler(tb.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
+	}
+	return cfg
+}
+
+// wire is a hub's socket, which can be cut as a kill -9 of the machine would: no
+// packet comes or goes any more, and nobody is told.
+type wire struct {
+	net.PacketConn
+	cut atomic.Bool
+}
+
+func (w *wire) WriteTo(b []byte, to net.Addr) (int, error) {
+	if w.cut.Load() {
+		return len(b), nil
+	}
+	return w.PacketConn.WriteTo(b, to)
+}
+
+func (w *wire) ReadFrom(b []byte) (int, net.Addr, error) {
+	for {
+		n, from, err := w.PacketConn.ReadFrom(b)
+		if err != nil || !w.cut.Load() {
+			return n, from, err
+		}
+	}
+}
+
+func mustWire(tb testing.TB) *wire {
+	tb.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &wire{PacketConn: c}
+}
+
+// mustStart opens and runs a hub until the test ends, or stop.
+func mustStart(tb testing.TB, cfg hub.Config) *running {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	h, err := hub.Open(ctx, cfg)
+	if err != nil {
+		tb.Fatalf("open hub %s: %v", cfg.Name, err)
+	}
+	r := &running{Hub: h, tb: tb, cfg: cfg, done: make(chan error, 1)}
+	runCtx, kill := context.WithCancel(context.Background())
+	r.kill = kill
+	go func() { r.done <- h.Run(runCtx) }()
+	tb.Cleanup(r.stop)
+	return r
+}
+
+// stop ends a hub. Its data directory is then as kill -9 would leave it: nothing
+// is written at the end that a restart depends on.
+func (r *running) stop() {
+	r.once.Do(func() {
+		r.kill()
+		if err := <-r.done; err != nil {
+			r.tb.Errorf("hub %s ended: %v", r.cfg.Name, err)
+		}
+		if err := r.Close(); err != nil {
+			r.tb.Errorf("close hub %s: %v", r.cfg.Name, err)
+		}
+	})
+}
+
+func (r *running) mustBeReady() {
+	r.tb.Helper()
+	select {
+	case <-r.Ready():
+	case err := <-r.done:
+		r.done <- nil
+		r.tb.Fatalf("hub %s ended: %v", r.cfg.Name, err)
+	case <-time.After(patience):
+		r.tb.Fatalf("hub %s is not ready after %s; its state is\n%s", r.cfg.Name, patience, r.describe())
+	}
+}
+
+func (r *running) describe() string {
+	var b strings.Builder
+	if err := r.State().View().Describe(&b); err != nil {
+		return err.Error()
+	}
+	return b.String()
+}
+
+// eventually polls until ok, and prints the state where it gives up.
+func eventually(tb testing.TB, what string, state func() string, ok func() bool) {
+	tb.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			tb.Fatalf("%s: not within %s\n%s", what, patience, state())
+		}
+	}
+}
+
+// request asks the HTTP API, and decodes the answer into out where it is not nil.
+func (r *running) request(method, path string, body, out any) (int, error) {
+	var in io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return 0, err
+		}
+		in = strings.NewReader(string(b))
+	}
+	req, err := http.NewRequestWithContext(r.tb.Context(), method, "http://"+r.HTTPAddr()+path, in)
+	if err != nil {
+		return 0, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return res.StatusCode, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return res.StatusCode, fmt.Errorf("%s %s: %s: %s", method, path, res.Status, text)
+	}
+	if out != nil {
+		return res.StatusCode, json.Unmarshal(text, out)
+	}
+	return res.StatusCode, nil
+}
+
+func (r *running) mustRequest(method, path string, body, out any) {
+	r.tb.Helper()
+	if _, err := r.request(method, path, body, out); err != nil {
+		r.tb.Fatal(err)
+	}
+}
+
+// job is a small one; nothing runs it unless there is an edge.
+func job(id string) map[string]any {
+	return map[string]any{"Job": map[string]any{
+		"ID": id, "Name": id, "Type": "service", "Datacenters": []string{"dc1"},
+		"TaskGroups": []any{map[string]any{
+			"Name": "web", "Count": 1,
+			"Tasks": []any{map[string]any{
+				"Name": "server", "Driver": "raw_exec", "Config": map[string]any{"command": "/bin/sleep", "args": []string{"1000"}},
+				"Resources": map[string]any{"CPU": 100, "MemoryMB": 64},
+			}},
+		}},
+	}}
+}
+
+func TestBootstrapAndRestart(t *testing.T) {
+	cfg := config(t, "hub-1")
+	cfg.Bootstrap = true
+	h := mustStart(t, cfg)
+	h.mustBeReady()
+	token := h.JoinToken()
+	if !strings.HasPrefix(token, "skr1.") {
+		t.Errorf("join token %q", token)
+	}
+	if info, err := os.Stat(filepath.Join(cfg.DataDir, "join-token")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("join token file: %v, %v; want mode 0600", info, err)
+	}
+	var leader string
+	h.mustRequest("GET", "/v1/status/leader", nil, &leader)
+	if leader != h.QUICAddr() {
+		t.Errorf("the leader is %s, want %s", leader, h.QUICAddr())
+	}
+	h.mustRequest("PUT", "/v1/jobs", job("shop"), nil)
+	before, _ := h.State().View().Cluster()
+	h.stop()
+
+	cfg.Bootstrap = false // its data directory says who it is
+	again := mustStart(t, cfg)
+	again.mustBeReady()
+	after, ok := again.State().View().Cluster()
+	if !ok || after.ID != before.ID {
+		t.Errorf("the cluster is %v after the restart, want %s", after, before.ID)
+	}
+	if _, ok := again.State().View().Job(fleet.DefaultNamespace, "shop"); !ok {
+		t.Errorf("the job is gone after the restart:\n%s", again.describe())
+	}
+	if again.QUICAddr() == h.QUICAddr() {
+		t.Log("the system gave the same port again")
+	}
+	eventually(t, "the new addresses are registered", again.describe, func() bool {
+		a, ok := again.State().View().Hub("hub-1")
+		return ok && a.QUIC == again.QUICAddr() && a.HTTP == again.HTTPAddr() && a.Gossip == again.GossipAddr()
+	})
+	if again.JoinToken() != token {
+		t.Error("the join token changed")
+	}
+}
+
+// mustCluster starts n hubs: one that bootstraps, and those that join it.
+func mustCluster(t *testing.T, n int) []*running {
+	t.Helper()
+	cfg := config(t, "hub-1")
+	cfg.Bootstrap, cfg.Packets = true, mustWire(t)
+	hubs := []*running{mustStart(t, cfg)}
+	hubs[0].mustBeReady()
+	for i := 2; i <= n; i++ {
+		cfg := config(t, fmt.Sprintf("hub-%d", i))
+		cfg.Join, cfg.Token = []string{hubs[0].QUICAddr()}, hubs[0].JoinToken()
+		cfg.Packets = mustWire(t)
+		hubs = append(hubs, mustStart(t, cfg))
+	}
+	for _, h := range hubs {
+		h.mustBeReady()
+	}
+	return hubs
+}
+
+func leaderOf(hubs []*running) *running {
+	for _, h := range hubs {
+		if h.Leads() {
+			return h
+		}
+	}
+	return nil
+}
+
+func TestThreeHubs(t *testing.T) {
+	hubs := mustCluster(t, 3)
+	for i, h := range hubs {
+		h.mustRequest("PUT", "/v1/jobs", job(fmt.Sprint("job-", i)), nil)
+	}
+	for _, h := range hubs {
+		var peers []string
+		h.mustRequest("GET", "/v1/status/peers", nil, &peers)
+		if len(peers) != 3 {
+			t.Errorf("hub %s knows the peers %v, want three", h.cfg.Name, peers)
+		}
+		for i := range hubs {
+			h.mustRequest("GET", fmt.Sprint("/v1/job/job-", i), nil, nil) // read after write, on any hub
+		}
+	}
+	eventually(t, "all hubs see three members alive", func() string { return "" }, func() bool {
+		for _, h := range hubs {
+			var members struct {
+				Members []struct{ Name, Status string }
+			}
+			h.mustRequest("GET", "/v1/agent/members", nil, &members)
+			alive := 0
+			for _, m := range members.Members {
+				if m.Status == "alive" {
+					alive++
+				}
+			}
+			if alive != 3 {
+				return false
+			}
+		}
+		return true
+	})
+
+	leader := leaderOf(hubs)
+	if leader == nil {
+		t.Fatal("nobody leads")
+	}
+	started := time.Now()
+	leader.cfg.Packets.(*wire).cut.Store(true)
+	rest := make([]*running, 0, 2)
+	for _, h := range hubs {
+		if h != leader {
+			rest = append(rest, h)
+		}
+	}
+	eventually(t, "a job can be registered again", rest[0].describe, func() bool {
+		_, err := rest[0].request("PUT", "/v1/jobs", job("after"), nil)
+		return err == nil
+	})
+	t.Logf("service back %s after the leader was gone", time.Since(started).Round(time.Millisecond))
+	if took := time.Since(started); took > 5*time.Second {
+		t.Errorf("service back after %s, must be at most 5 s", took)
+	}
+	rest[1].mustRequest("GET", "/v1/job/after", nil, nil)
+	leader.stop()
+
+	// The one that was gone comes back on other ports, and catches up.
+	cfg := leader.cfg
+	cfg.Bootstrap, cfg.Join, cfg.Token, cfg.Packets = false, nil, "", mustWire(t)
+	back := mustStart(t, cfg)
+	back.mustBeReady()
+	if _, ok := back.State().View().Job(fleet.DefaultNamespace, "after"); !ok {
+		t.Errorf("the hub that came back is ready without the newest job:\n%s", back.describe())
+	}
+	all := append(rest, back)
+	eventually(t, "all hubs have the same state", back.describe, func() bool {
+		index := all[0].State().View().Index()
+		texts := map[string]bool{}
+		for _, h := range all {
+			v := h.State().View()
+			if v.Index() != index {
+				return false
+			}
+			texts[h.describe()] = true
+		}
+		return len(texts) == 1
+	})
+}

@@ -1,0 +1,221 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"skerry/fleet"
+	"skerry/hub/pki"
+	"skerry/hub/state"
+	"skerry/syncproto"
+	"skerry/syncproto/enroll"
+	"skerry/syncproto/identity"
+)
+
+// Files of the identity, beside those of package pki.
+const (
+	gossipKeyFile = "gossip-key"
+	// pendingFile holds what is still to be done of a bootstrap or a join; it is
+	// removed when the cluster has it.
+	pendingFile = "pending.json"
+)
+
+// How long one hub is asked for a certificate, in the first round and at most.
+const (
+	firstEnrol = 3 * time.Second
+	maxEnrol   = 20 * time.Second
+)
+
+// pending is a beginning that a crash may have interrupted. Each step of it may
+// be done again.
+type pending struct {
+	// Bootstrap: to be committed.
+	Cluster     *state.Cluster     `json:",omitempty"`
+	Token       *state.JoinToken   `json:",omitempty"`
+	Certificate *state.Certificate `json:",omitempty"`
+
+	Hubs []string `json:",omitempty"` // join: whom to ask
+}
+
+// credentials are what a hub is to others.
+type credentials struct {
+	identity  *identity.Identity
+	gossipKey []byte
+	pending   *pending // nil: the cluster knows this hub
+}
+
+// loadCredentials reads what an earlier start left; ok is false where there is no
+// identity yet. A bootstrap that was interrupted before the identity was written
+// begins anew: nobody can know its CA.
+func loadCredentials(dir *dataDir) (c credentials, ok bool, err error) {
+	base := dir.file(identityDir)
+	c.identity, ok, err = pki.Load(base)
+	if err == nil && !ok {
+		return credentials{}, false, nil
+	}
+	if err == nil {
+		c.gossipKey, err = os.ReadFile(filepath.Join(base, gossipKeyFile))
+	}
+	if err == nil && len(c.gossipKey) != pki.GossipKeyBytes {
+		err = fmt.Errorf("read %s: %d bytes, not %d", filepath.Join(base, gossipKeyFile), len(c.gossipKey), pki.GossipKeyBytes)
+	}
+	if err != nil {
+		return credentials{}, false, damaged(err)
+	}
+	b, err := os.ReadFile(filepath.Join(base, pendingFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c, true, nil
+	case err != nil:
+		return credentials{}, false, damaged(err)
+	}
+	c.pending = new(pending)
+	if err := json.Unmarshal(b, c.pending); err != nil {
+		return credentials{}, false, damaged(fmt.Errorf("read %s: %w", filepath.Join(base, pendingFile), err))
+	}
+	return c, true, nil
+}
+
+// damaged is for an identity that cannot be read. It is not made anew by itself:
+// the cluster knows this hub by it.
+func damaged(err error) error {
+	return fleet.Errorf(fleet.CodeInvalid, "read the hub's identity: %v", err).
+		WithHint("restore the folder from a backup, or join the cluster under another name with another data directory")
+}
+
+// save writes the identity last: it is what makes the rest count.
+func (c *credentials) save(dir *dataDir) error {
+	b, err := json.Marshal(c.pending)
+	if err != nil {
+		return fmt.Errorf("write the hub's identity: %w", err)
+	}
+	if err := os.MkdirAll(dir.file(identityDir), 0o700); err != nil {
+		return diskError("write the hub's identity", err)
+	}
+	if err := dir.write(filepath.Join(identityDir, pendingFile), b, 0o600); err != nil {
+		return err
+	}
+	if err := dir.write(filepath.Join(identityDir, gossipKeyFile), c.gossipKey, 0o600); err != nil {
+		return err
+	}
+	if err := pki.Save(dir.file(identityDir), c.identity); err != nil {
+		return diskError("write the hub's identity", err)
+	}
+	return nil
+}
+
+// settled forgets what was pending, when the cluster has it.
+func settled(dir *dataDir) error {
+	err := os.Remove(dir.file(filepath.Join(identityDir, pendingFile)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("finish joining the cluster: %w", err)
+	}
+	return nil
+}
+
+// bootstrap makes a cluster: its CA, this hub's certificate, and a join token for
+// everyone else, which lies in the data directory for the operator.
+func bootstrap(cfg Config, dir *dataDir, now time.Time) (credentials, error) {
+	cluster, err := pki.NewCluster(cfg.Region, now)
+	if err != nil {
+		return credentials{}, err
+	}
+	authority, err := pki.NewAuthority(cluster)
+	if err != nil {
+		return credentials{}, err
+	}
+	id, issued, err := authority.Issue(syncproto.RoleHub, cfg.Name, now)
+	if err != nil {
+		return credentials{}, err
+	}
+	token, kept := pki.NewToken(cluster, []string{syncproto.RoleHub, syncproto.RoleEdge}, 0, now)
+	if err := dir.write(joinTokenFile, []byte(token.String()+"\n"), 0o600); err != nil {
+		return credentials{}, err
+	}
+	c := credentials{identity: id, gossipKey: cluster.GossipKey}
+	c.pending = &pending{Cluster: &cluster, Token: &kept, Certificate: &issued}
+	return c, c.save(dir)
+}
+
+// join enrols with the first hub that answers, and asks all of them again until
+// one does or ctx ends. A token that is refused is final.
+func join(ctx context.Context, cfg Config, dir *dataDir, dialer enroll.Dialer) (credentials, error) {
+	token, err := cfg.joinToken()
+	if err != nil {
+		return credentials{}, err
+	}
+	key, err := identity.NewKey()
+	if err != nil {
+		return credentials{}, err
+	}
+	applicant := enroll.Applicant{Token: token, Role: syncproto.RoleHub, ID: cfg.Name, Name: cfg.Name, Key: key, Now: cfg.Now}
+	var c credentials
+	var patience time.Duration
+	err = retry(ctx, func() error {
+		// A hub that is gone must not hold up those that are there; one that waits
+		// for an election gets its time in a later round.
+		patience = min(patience+firstEnrol, maxEnrol)
+		var errs []error
+		for _, addr := range cfg.Join {
+			id, answer, err := enrolAt(ctx, patience, dialer, applicant, addr)
+			if err != nil {
+				err = fmt.Errorf("join the cluster at %s: %w", addr, err)
+				if final(err) {
+					return backoff.Permanent(err)
+				}
+				errs = append(errs, err)
+				continue
+			}
+			hubs := answer.Hubs
+			if len(hubs) == 0 {
+				hubs = []string{addr}
+			}
+			c = credentials{identity: id, gossipKey: answer.GossipKey, pending: &pending{Hubs: hubs}}
+			return nil
+		}
+		err := errors.Join(errs...)
+		cfg.Log.Warn("cluster not joined yet, trying again", "error", err)
+		return err
+	})
+	if err != nil {
+		return credentials{}, err
+	}
+	return c, c.save(dir)
+}
+
+func enrolAt(ctx context.Context, patience time.Duration, dialer enroll.Dialer, a enroll.Applicant, addr string) (*identity.Identity, syncproto.Enrolled, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	udp, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "resolve %s: %v", addr, err)
+	}
+	return enroll.Enroll(ctx, dialer, udp, a)
+}
+
+// joinToken reads the token that the configuration names.
+func (c Config) joinToken() (identity.Token, error) {
+	text := c.Token
+	if text == "" && c.TokenFile != "" {
+		b, err := os.ReadFile(c.TokenFile)
+		if err != nil {
+			return identity.Token{}, fleet.Errorf(fleet.CodeTokenBad, "read the join token: %v", err)
+		}
+		text = string(b)
+	}
+	if strings.TrimSpace(text) == "" {
+		return identity.Token{}, fleet.Errorf(fleet.CodeTokenBad, "join the cluster: no join token is given").
+			WithHint("name the file with --token-file; the first hub keeps it in DATA/join-token")
+	}
+	return identity.ParseToken(text)
+}

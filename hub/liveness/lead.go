@@ -1,0 +1,199 @@
+package liveness
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// Lead holds the deadlines of all nodes until ctx ends: hub.Open calls it when
+// this hub has become the leader and its state is as new as any.
+func (l *Liveness) Lead(ctx context.Context) error {
+	l.begin(time.Now())
+	defer l.end()
+	sweep := time.NewTicker(l.cfg.SweepEvery)
+	defer sweep.Stop()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	var last time.Time // of the last command
+	for {
+		l.arm(due, last)
+		var swept, over bool
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-l.wake:
+		case <-sweep.C:
+			swept = true
+		case <-due.C:
+			over = true
+		}
+		now := time.Now()
+		if asleep := now.Sub(l.awake); asleep > l.cfg.SweepEvery+max(l.cfg.Policy.Grace/2, time.Second) {
+			l.cfg.Log.Warn("this hub was asleep, nobody is judged by what it did not hear", "for", asleep)
+			l.begin(now)
+			continue
+		}
+		l.awake = now
+		switch {
+		case swept:
+			l.sweep(ctx, now)
+		case over && l.expire(ctx, now):
+			last = time.Now()
+		}
+	}
+}
+
+// begin restarts every deadline, with time for the longest TTL that any hub may
+// have given: an edge that beats rarely must not be missed by a new leader, nor by
+// one that was asleep (a machine that was suspended, a process that was stopped)
+// and has the beats of that time yet to read.
+func (l *Liveness) begin(now time.Time) {
+	l.awake = now
+	view := l.cfg.State.View()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leading = true
+	clear(l.outbox)
+	longest := l.longest
+	for p := range view.Pools() {
+		longest = max(longest, l.ttlLocked(view, p.Name))
+	}
+	at := l.cfg.Policy.Deadline(now, longest)
+	for n := range view.Nodes("") {
+		if alive(n) {
+			l.deadlines.set(n.ID, n.Epoch, at)
+		}
+	}
+	l.cfg.Log.Info("deadlines restarted", "nodes", len(l.deadlines.byNode), "until", longest+l.cfg.Policy.Grace)
+}
+
+func (l *Liveness) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leading = false
+	l.deadlines = newDeadlines()
+	clear(l.heard)
+}
+
+// arm sets the timer to the earliest deadline, but not so soon after the last
+// command that each node would get an entry of its own.
+func (l *Liveness) arm(due *time.Timer, last time.Time) {
+	l.mu.Lock()
+	at, ok := l.deadlines.next()
+	l.mu.Unlock()
+	if !ok {
+		due.Stop()
+		return
+	}
+	if earliest := last.Add(gatherFor); at.Before(earliest) {
+		at = earliest
+	}
+	due.Reset(time.Until(at))
+}
+
+// expire commits what is due at now, and reports whether there was anything. What
+// could not be committed is due again soon.
+func (l *Liveness) expire(ctx context.Context, now time.Time) bool {
+	l.mu.Lock()
+	over := l.deadlines.take(now, maxMissed)
+	l.mu.Unlock()
+	if len(over) == 0 {
+		return false
+	}
+	missed := make([]state.NodeMissed, len(over))
+	for i, d := range over {
+		missed[i] = state.NodeMissed{NodeID: d.node, Epoch: d.epoch, Reason: "missed its heartbeat deadline"}
+	}
+	if l.commit(ctx, missed) {
+		return true
+	}
+	l.mu.Lock()
+	for _, d := range over {
+		if l.deadlines.epoch(d.node) == 0 {
+			l.deadlines.set(d.node, d.epoch, now.Add(retryAfter))
+		}
+	}
+	l.mu.Unlock()
+	return true
+}
+
+// sweep holds a deadline for each node that got a session without a beat having
+// reached this hub, drops those of nodes that are gone, and moves nodes on that
+// nothing waits for.
+func (l *Liveness) sweep(ctx context.Context, now time.Time) {
+	view := l.cfg.State.View()
+	var over []state.NodeMissed
+	l.mu.Lock()
+	for n := range view.Nodes("") {
+		switch {
+		case alive(n) && l.deadlines.epoch(n.ID) < n.Epoch:
+			l.deadlines.set(n.ID, n.Epoch, l.cfg.Policy.Deadline(now, l.ttlLocked(view, n.NodePool)))
+		case alive(n):
+		default:
+			if l.deadlines.epoch(n.ID) <= n.Epoch {
+				l.deadlines.drop(n.ID)
+			}
+			if n.Status == fleet.NodeDisconnected && len(over) < maxMissed && !awaited(view, n.ID) {
+				over = append(over, state.NodeMissed{NodeID: n.ID, Epoch: n.Epoch, Reason: "nothing waits for it any more"})
+			}
+		}
+	}
+	l.mu.Unlock()
+	if len(over) > 0 {
+		l.commit(ctx, over)
+	}
+}
+
+// awaited reports whether an allocation of a node may still come back with it.
+// The scheduler gives each up (lost) when its lost_after is over.
+func awaited(view *state.View, node fleet.NodeID) bool {
+	for a := range view.AllocsByNode(node) {
+		if !a.Terminal() {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Liveness) commit(ctx context.Context, missed []state.NodeMissed) bool {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	res, err := l.cfg.Apply.Apply(ctx, state.NodeStatus{
+		Nodes:    missed,
+		EvalSeed: fleet.NewUUID(nil),
+		Now:      time.Now().UnixNano(),
+	})
+	l.awake = time.Now() // it may take long, and beats are heard meanwhile
+	if err == nil && res.Err != nil {
+		err = res.Err
+	}
+	if err != nil {
+		l.cfg.Log.Warn("missed deadlines not committed", "nodes", len(missed), "error", err)
+		return false
+	}
+	if len(res.Moved) > 0 {
+		l.mu.Lock()
+		l.figures.Missed += uint64(len(res.Moved))
+		l.mu.Unlock()
+		l.cfg.Log.Info("nodes moved on after a missed deadline", "count", len(res.Moved), "nodes", shortened(res.Moved))
+	}
+	return true
+}
+
+func shortened(ids []fleet.NodeID) string {
+	const shown = 5
+	names := make([]string, 0, shown+1)
+	for i, id := range ids {
+		if i == shown {
+			names = append(names, fmt.Sprintf("and %d more", len(ids)-shown))
+			break
+		}
+		names = append(names, fleet.Short(id))
+	}
+	return strings.Join(names, ", ")
+}

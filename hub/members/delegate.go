@@ -1,0 +1,130 @@
+package members
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"log/slog"
+	"sync"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/hashicorp/memberlist"
+
+	"skerry/fleet"
+)
+
+// meta is what a hub says of itself, within memberlist.MetaMaxSize bytes.
+type meta struct {
+	Region  string `cbor:"1,keyasint"`
+	QUIC    string `cbor:"2,keyasint"`
+	HTTP    string `cbor:"3,keyasint"`
+	Leaving bool   `cbor:"4,keyasint,omitempty"`
+}
+
+// self answers what memberlist asks of this hub. It says nothing but its meta
+// data.
+type self struct {
+	member Member
+
+	mu      sync.Mutex
+	leaving bool
+}
+
+var _ memberlist.Delegate = (*self)(nil)
+
+func (s *self) setLeaving() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = true
+}
+
+func (s *self) encode() ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, err := cbor.Marshal(meta{Region: s.member.Region, QUIC: s.member.QUIC, HTTP: s.member.HTTP, Leaving: s.leaving})
+	if err != nil {
+		return nil, fmt.Errorf("encode meta data: %w", err)
+	}
+	if len(b)+1 > memberlist.MetaMaxSize {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "open members: region and addresses have %d bytes, at most %d fit", len(b), memberlist.MetaMaxSize-1)
+	}
+	return b, nil
+}
+
+func (s *self) NodeMeta(int) []byte {
+	b, err := s.encode()
+	if err != nil {
+		panic(fmt.Sprintf("encode meta data that Open had encoded: %v", err))
+	}
+	return b
+}
+
+func (s *self) NotifyMsg([]byte)                {}
+func (s *self) GetBroadcasts(int, int) [][]byte { return nil }
+func (s *self) LocalState(bool) []byte          { return nil }
+func (s *self) MergeRemoteState([]byte, bool)   {}
+
+// events receives what memberlist notices. It is called with memberlist's lock
+// held.
+type events struct{ m *Members }
+
+var (
+	_ memberlist.EventDelegate    = events{}
+	_ memberlist.ConflictDelegate = events{}
+)
+
+func (e events) NotifyJoin(n *memberlist.Node) { e.seen(n, false) }
+
+func (e events) NotifyUpdate(n *memberlist.Node) { e.seen(n, false) }
+
+func (e events) NotifyLeave(n *memberlist.Node) { e.seen(n, true) }
+
+func (e events) NotifyConflict(have, other *memberlist.Node) {
+	e.m.log.Warn("two hubs have one name", "hub", have.Name, "gossip", have.Address(), "other", other.Address())
+}
+
+func (e events) seen(n *memberlist.Node, gone bool) {
+	member, leaving, err := decodeMember(n.Meta)
+	if err != nil {
+		e.m.log.Warn("a hub's meta data cannot be read", "hub", n.Name, "error", err)
+	}
+	member.ID, member.Gossip = fleet.HubID(n.Name), n.Address()
+	switch {
+	case !gone:
+		member.Status = StatusAlive
+	case leaving:
+		member.Status = StatusLeft
+	default:
+		member.Status = StatusFailed
+	}
+	e.m.record(member, gone)
+}
+
+func decodeMember(b []byte) (m Member, leaving bool, err error) {
+	var v meta
+	if err := cbor.Unmarshal(b, &v); err != nil {
+		return Member{}, false, fmt.Errorf("decode meta data: %w", err)
+	}
+	return Member{Region: v.Region, QUIC: v.QUIC, HTTP: v.HTTP}, v.Leaving, nil
+}
+
+// newStdLog lets memberlist write to slog. What it calls an error is one packet
+// to one hub; a hub that is gone is our own line.
+func newStdLog(l *slog.Logger) *log.Logger { return log.New(lines{l}, "", 0) }
+
+// lines reads "[LEVEL] memberlist: message".
+type lines struct{ log *slog.Logger }
+
+func (w lines) Write(b []byte) (int, error) {
+	line := bytes.TrimSpace(b)
+	level := slog.LevelDebug
+	if bytes.HasPrefix(line, []byte("[ERR")) || bytes.HasPrefix(line, []byte("[WARN")) {
+		level = slog.LevelWarn
+	}
+	if i := bytes.Index(line, []byte("] ")); i > 0 && line[0] == '[' {
+		line = line[i+2:]
+	}
+	w.log.Log(context.Background(), level, string(line))
+	return len(b), nil
+}

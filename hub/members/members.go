@@ -1,0 +1,284 @@
+package members
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"skerry/fleet"
+)
+
+const (
+	// DefaultRejoinInterval is how often hubs that should be there are looked for.
+	DefaultRejoinInterval = 30 * time.Second
+	// aloneInterval is the same while not one has been found.
+	aloneInterval = 2 * time.Second
+	// remembered is how long a hub is listed that is gone.
+	remembered = 24 * time.Hour
+	// reclaim is how soon a hub that failed may come back at another address.
+	reclaim = 5 * time.Second
+	// dialTimeout bounds an exchange over a stream.
+	dialTimeout = 5 * time.Second
+	// leaveTimeout bounds each of the two steps of Leave.
+	leaveTimeout = time.Second
+)
+
+// Member is a hub as gossip knows it.
+type Member struct {
+	ID     fleet.HubID
+	Region string
+	QUIC   string // host:port
+	HTTP   string // host:port
+	Gossip string // host:port
+	Status Status
+}
+
+// Status of a member.
+type Status string
+
+const (
+	StatusAlive  Status = "alive"
+	StatusFailed Status = "failed" // it does not answer
+	StatusLeft   Status = "left"   // it said good-bye
+)
+
+// Config of Members.
+type Config struct {
+	Self Member // ID, Region, QUIC, HTTP
+	// Bind and Port are where to listen (port 0: any); Advertise is the address
+	// that others use ("": Bind).
+	Bind      string
+	Port      int
+	Advertise string
+	Key       []byte // 16, 24 or 32 bytes
+	// Seeds lists gossip addresses of the hubs that there should be. Those that
+	// are not alive are tried again every RejoinInterval (0: 30 s), so that a
+	// partition of any length heals.
+	Seeds          func() []string
+	RejoinInterval time.Duration
+	// Transport replaces the sockets (virtual time).
+	Transport memberlist.Transport
+	Log       *slog.Logger // nil: discard
+}
+
+// Members is this hub's part in the gossip.
+type Members struct {
+	cfg  Config
+	log  *slog.Logger
+	list *memberlist.Memberlist
+	self *self
+
+	leave sync.Mutex // held by Leave and Close: memberlist takes them in one order only
+
+	mu      sync.Mutex
+	closed  bool
+	known   map[fleet.HubID]record
+	changed chan struct{}
+}
+
+// record is a member, and since when it is gone.
+type record struct {
+	Member
+	gone time.Time
+}
+
+// Open binds the gossip port and starts memberlist's goroutines.
+func Open(cfg Config) (*Members, error) {
+	if cfg.Self.ID == "" || cfg.Seeds == nil {
+		return nil, errors.New("open members: the hub's id and seeds are required")
+	}
+	if cfg.RejoinInterval == 0 {
+		cfg.RejoinInterval = DefaultRejoinInterval
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Self.Status = StatusAlive
+	m := &Members{
+		cfg: cfg, log: cfg.Log, self: &self{member: cfg.Self},
+		known: map[fleet.HubID]record{}, changed: make(chan struct{}),
+	}
+	if _, err := m.self.encode(); err != nil {
+		return nil, err
+	}
+	c := memberlist.DefaultLANConfig()
+	c.Name = string(cfg.Self.ID)
+	c.Transport = cfg.Transport
+	c.BindAddr, c.BindPort = cfg.Bind, cfg.Port
+	c.AdvertiseAddr, c.AdvertisePort = cfg.Advertise, cfg.Port
+	c.SecretKey = cfg.Key
+	c.TCPTimeout = dialTimeout
+	c.DeadNodeReclaimTime = reclaim
+	c.Delegate, c.Events, c.Conflict = m.self, events{m}, events{m}
+	c.Logger = newStdLog(cfg.Log)
+	list, err := memberlist.Create(c)
+	if err != nil {
+		return nil, bindError(net.JoinHostPort(cfg.Bind, strconv.Itoa(cfg.Port)), err)
+	}
+	m.list = list
+	return m, nil
+}
+
+// bindError says what memberlist wraps in four layers, in words that stay the
+// same.
+func bindError(addr string, err error) error {
+	if strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) { // it keeps the text alone
+		return fleet.Errorf(fleet.CodeConflict, "listen for gossip on %s: the port is in use", addr).
+			WithHint("is another hub running? Choose another port with --gossip-port")
+	}
+	return fleet.Errorf(fleet.CodeInvalid, "listen for gossip on %s: %v", addr, err)
+}
+
+// Run finds the others until ctx ends, then says good-bye to them.
+func (m *Members) Run(ctx context.Context) error {
+	for {
+		if missing := m.missing(); len(missing) > 0 {
+			if err := m.Join(ctx, missing); err != nil && ctx.Err() == nil {
+				m.log.Debug("hubs not found", "addrs", missing, "error", err)
+			}
+		}
+		wait := m.cfg.RejoinInterval
+		if m.list.NumMembers() <= 1 {
+			wait = min(wait, aloneInterval)
+		}
+		select {
+		case <-ctx.Done():
+			if err := m.Leave(); err != nil {
+				m.log.Debug("the others were not told", "error", err)
+			}
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// missing are the seeds that are not alive.
+func (m *Members) missing() []string {
+	alive := map[string]bool{m.Addr(): true}
+	for _, member := range m.Members() {
+		if member.Status == StatusAlive {
+			alive[member.Gossip] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(m.cfg.Seeds()), func(addr string) bool { return alive[addr] })
+}
+
+// Join contacts hubs by their gossip addresses; it fails where none answered.
+// memberlist cannot be interrupted, so a Join outlives its ctx by some seconds at
+// most.
+func (m *Members) Join(ctx context.Context, addrs []string) error {
+	var errs []error
+	for _, addr := range addrs {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("join %s: %w", addr, err)
+		}
+		if _, err := m.list.Join([]string{addr}); err != nil {
+			errs = append(errs, fmt.Errorf("join %s: %w", addr, err))
+		}
+	}
+	if len(errs) == len(addrs) {
+		return errors.Join(errs...)
+	}
+	return nil
+}
+
+// Members lists all that are known, by ID, this hub included. Those that left or
+// failed stay in it for a day.
+func (m *Members) Members() []Member {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]Member, 0, len(m.known))
+	for id, r := range m.known {
+		if !r.gone.IsZero() && time.Since(r.gone) > remembered {
+			delete(m.known, id)
+			continue
+		}
+		out = append(out, r.Member)
+	}
+	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Changed is closed at the next change of what Members lists.
+func (m *Members) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}
+
+// Addr is the gossip address that others use.
+func (m *Members) Addr() string { return m.list.LocalNode().Address() }
+
+// Leave says good-bye to the others, and waits two seconds at most for it to
+// spread: they then list this hub as left, not as failed. Afterwards it only
+// closes.
+func (m *Members) Leave() error {
+	m.leave.Lock()
+	defer m.leave.Unlock()
+	if m.isClosed() {
+		return nil
+	}
+	// memberlist does not tell its event's receiver whether a hub left or died, so
+	// the last thing that we say of ourselves is that we leave.
+	m.self.setLeaving()
+	if err := m.list.UpdateNode(leaveTimeout); err != nil {
+		return fmt.Errorf("announce leaving: %w", err)
+	}
+	if err := m.list.Leave(leaveTimeout); err != nil {
+		return fmt.Errorf("leave: %w", err)
+	}
+	return nil
+}
+
+// Close stops the gossip. To the others the hub has failed, unless it left.
+func (m *Members) Close() error {
+	m.leave.Lock()
+	defer m.leave.Unlock()
+	if m.isClosed() {
+		return nil
+	}
+	m.mu.Lock()
+	m.closed = true
+	m.mu.Unlock()
+	if err := m.list.Shutdown(); err != nil {
+		return fmt.Errorf("stop the gossip: %w", err)
+	}
+	return nil
+}
+
+func (m *Members) isClosed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.closed
+}
+
+// record notes what memberlist tells of a hub.
+func (m *Members) record(member Member, gone bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := record{Member: member}
+	if gone {
+		r.gone = time.Now()
+	}
+	before := m.known[member.ID]
+	if before.Member == member {
+		return
+	}
+	m.known[member.ID] = r
+	close(m.changed)
+	m.changed = make(chan struct{})
+	if before.Status != member.Status {
+		m.log.Info("hub seen", "hub", member.ID, "status", member.Status, "gossip", member.Gossip)
+	}
+}

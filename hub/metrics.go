@@ -1,0 +1,164 @@
+package hub
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// metrics returns what GET /v1/metrics shows: the process, and the rooms' own
+// counters, read when they are asked for.
+func (h *Hub) metrics() prometheus.Gatherer {
+	r := prometheus.NewRegistry()
+	r.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		rooms{h},
+	)
+	return r
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("skerry_"+name, help, labels, nil)
+}
+
+var (
+	descLeader     = desc("raft_leader", "1 where this hub leads the cluster.")
+	descTerm       = desc("raft_term", "Raft term that this hub is in.")
+	descApplied    = desc("raft_applied_index", "Newest log entry that this hub has applied.")
+	descCommitted  = desc("raft_commit_index", "Newest log entry that this hub knows to be committed.")
+	descElections  = desc("raft_leader_changes_total", "Changes of the leader that this hub saw since it started.")
+	descEntries    = desc("raft_entries_total", "Commands applied since this hub started.", "command")
+	descEntryBytes = desc("raft_entry_bytes_total", "Bytes of the commands applied since this hub started.", "command")
+	descDisk       = desc("raft_disk_bytes", "Bytes on disk.", "what")
+	descSessions   = desc("edge_sessions", "Edges connected to this hub.")
+	descOpened     = desc("edge_sessions_opened_total", "Sessions that this hub committed.")
+	descRefused    = desc("edge_sessions_refused_total", "Sessions and updates that this hub refused.")
+	descFenced     = desc("edge_sessions_fenced_total", "Sessions that ended because another took their place.")
+	descUpdates    = desc("edge_updates_total", "Journal rows applied over this hub's sessions.")
+	descNodes      = desc("nodes", "Edges that the cluster knows.", "status")
+	descAllocs     = desc("allocations", "Allocations that the cluster knows.", "client_status")
+	descBeats      = desc("heartbeats_total", "Beats taken from this hub's edges, and on the leader from other hubs.")
+	descDeadlines  = desc("heartbeat_deadlines", "Deadlines that are held (on the leader only).")
+	descMissed     = desc("heartbeats_missed_total", "Nodes that this hub moved on as the leader, for having missed their deadline.")
+	descTTL        = desc("heartbeat_ttl_seconds", "Time between two beats that edges of a pool are given.", "pool")
+	descPlans      = desc("plans_total", "Plans that this hub answered as the leader.", "outcome")
+	descPlanQueue  = desc("plans_waiting", "Plans that wait for their turn (on the leader only).")
+	descRejected   = desc("plan_nodes_rejected_total", "Nodes left out of plans that did not fit any more.")
+	descOrphans    = desc("orphan_allocations", "Allocations that edges keep and the cluster does not know.")
+	descQueue      = desc("evaluations", "Evaluations that the leader's broker holds (on the leader only).", "where")
+)
+
+// commandNames are the labels of commands.
+var commandNames = map[state.Kind]string{
+	state.KindJobRegister: "job_register", state.KindJobDeregister: "job_deregister",
+	state.KindNodeRegister: "node_register", state.KindSessionOpen: "session_open",
+	state.KindNodeStatus: "node_status", state.KindAllocUpdates: "alloc_updates",
+	state.KindPlan: "plan", state.KindEvals: "evals", state.KindAllocStop: "alloc_stop",
+	state.KindPool: "pool", state.KindClusterInit: "cluster_init", state.KindToken: "token",
+	state.KindFence: "fence", state.KindNodeResync: "node_resync", state.KindEvalDelete: "eval_delete",
+	state.KindNodeEligible: "node_eligible", state.KindCertificate: "certificate", state.KindHub: "hub",
+}
+
+// rooms collects what the rooms count.
+type rooms struct{ h *Hub }
+
+// Describe sends nothing: which labels there are shows when they are collected.
+func (r rooms) Describe(chan<- *prometheus.Desc) {}
+
+func (r rooms) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	r.raft(gauge, counter)
+	edges := r.h.gateway.Stats()
+	gauge(descSessions, float64(edges.Open))
+	counter(descOpened, edges.Opened)
+	counter(descRefused, edges.Refused)
+	counter(descFenced, edges.Fenced)
+	counter(descUpdates, edges.Updates)
+	r.liveness(gauge, counter)
+	r.plans(gauge, counter)
+	r.fleet(gauge)
+}
+
+type gaugeFunc func(d *prometheus.Desc, v float64, labels ...string)
+type counterFunc func(d *prometheus.Desc, v uint64, labels ...string)
+
+func (r rooms) raft(gauge gaugeFunc, counter counterFunc) {
+	s := r.h.node.Stats()
+	leads := 0.0
+	if r.h.leads() {
+		leads = 1
+	}
+	gauge(descLeader, leads)
+	gauge(descTerm, float64(s.Term))
+	gauge(descApplied, float64(s.AppliedIndex))
+	gauge(descCommitted, float64(s.CommitIndex))
+	counter(descElections, s.LeaderChanges)
+	for kind, t := range s.Commands {
+		counter(descEntries, t.Entries, commandNames[kind])
+		counter(descEntryBytes, t.Bytes, commandNames[kind])
+	}
+	gauge(descDisk, float64(s.LogBytes), "log")
+	gauge(descDisk, float64(s.SnapshotBytes), "snapshots")
+}
+
+func (r rooms) liveness(gauge gaugeFunc, counter counterFunc) {
+	s := r.h.liveness.Stats()
+	counter(descBeats, s.Beats)
+	counter(descMissed, s.Missed)
+	gauge(descDeadlines, float64(s.Deadlines))
+	for p := range r.h.store.View().Pools() {
+		gauge(descTTL, r.h.liveness.TTL(p.Name).Seconds(), p.Name)
+	}
+}
+
+func (r rooms) plans(gauge gaugeFunc, counter counterFunc) {
+	s := r.h.planner.Stats()
+	counter(descPlans, s.Committed, "committed")
+	counter(descPlans, s.Partial, "partial")
+	counter(descPlans, s.Refused, "refused")
+	counter(descRejected, s.Rejected)
+	if r.h.leads() {
+		gauge(descPlanQueue, float64(s.Waiting))
+	}
+}
+
+func (r rooms) fleet(gauge gaugeFunc) {
+	view := r.h.store.View()
+	nodes := map[fleet.NodeStatus]int{
+		fleet.NodeInitializing: 0, fleet.NodeReady: 0, fleet.NodeDisconnected: 0, fleet.NodeDown: 0,
+	}
+	orphans := 0
+	for n := range view.Nodes("") {
+		nodes[n.Status]++
+		orphans += len(n.Orphans)
+	}
+	gauge(descOrphans, float64(orphans))
+	for status, n := range nodes {
+		gauge(descNodes, float64(n), string(status))
+	}
+	allocs := map[string]int{}
+	for a := range view.Allocs("*", "") {
+		allocs[a.ClientStatus]++
+	}
+	for status, n := range allocs {
+		gauge(descAllocs, float64(n), status)
+	}
+	if !r.h.leads() {
+		return
+	}
+	q := r.h.broker.Stats()
+	for where, n := range map[string]int{
+		"ready": q.Ready, "outstanding": q.Outstanding, "pending": q.Pending, "delayed": q.Delayed,
+		"blocked": q.Blocked, "escaped": q.Escaped, "cancelable": q.Cancelable, "failed": q.Failed,
+	} {
+		gauge(descQueue, float64(n), where)
+	}
+}

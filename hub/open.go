@@ -1,0 +1,334 @@
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/api"
+	"skerry/hub/broker"
+	"skerry/hub/consensus"
+	"skerry/hub/gateway"
+	"skerry/hub/liveness"
+	"skerry/hub/members"
+	"skerry/hub/peers"
+	"skerry/hub/pki"
+	"skerry/hub/planner"
+	"skerry/hub/scheduler"
+	"skerry/hub/state"
+	"skerry/syncproto"
+	"skerry/syncproto/transport"
+)
+
+// quicIdle is how long a hub bears silence on a connection. Edges and hubs that
+// dial choose a shorter time; sessions have deadlines of their own.
+const quicIdle = 2 * time.Hour
+
+// peerIdle is after how long a hub that went silent is given up. A call to a
+// leader that died waits for as long, and service must be back within 5 s.
+const peerIdle = 2500 * time.Millisecond
+
+func (h *Hub) open(ctx context.Context) error {
+	cfg, err := h.cfg.withDefaults()
+	if err != nil {
+		return err
+	}
+	h.cfg = cfg
+	h.log = cfg.Log.With("self", cfg.Name)
+	if h.dir, err = openDataDir(cfg.DataDir); err != nil {
+		return err
+	}
+	creds, known, err := h.ownCredentials()
+	if err != nil {
+		return err
+	}
+	if err := h.listen(); err != nil {
+		return err
+	}
+	serverTLS := new(atomic.Pointer[func([]string) (*tls.Config, error)])
+	if err := h.openEndpoint(serverTLS); err != nil {
+		return err
+	}
+	switch {
+	case known:
+	case cfg.Bootstrap:
+		creds, err = bootstrap(cfg, h.dir, cfg.Now())
+	default:
+		creds, err = join(ctx, cfg, h.dir, h.endpoint)
+	}
+	if err == nil {
+		err = pki.CheckClock(cfg.Now(), creds.identity.CA)
+	}
+	if err != nil {
+		return err
+	}
+	h.creds = creds
+	give := pki.ServerTLS(creds.identity, cfg.Now)
+	serverTLS.Store(&give)
+	return h.openRooms()
+}
+
+// ownCredentials reads what an earlier start left, if there was one, and checks
+// that this start fits to it.
+func (h *Hub) ownCredentials() (creds credentials, known bool, err error) {
+	if _, err := os.Stat(h.dir.file(edgeFile)); err == nil {
+		return credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is an edge's", h.dir.path).
+			WithHint("give the hub a data directory of its own")
+	}
+	creds, known, err = loadCredentials(h.dir)
+	switch {
+	case err != nil:
+		return credentials{}, false, err
+	case known && creds.identity.Name != h.cfg.Name:
+		return credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is hub %q's, not %q's", h.dir.path, creds.identity.Name, h.cfg.Name).
+			WithHint("start it with --name %s", creds.identity.Name)
+	case known:
+		if h.cfg.Bootstrap || len(h.cfg.Join) > 0 {
+			h.log.Info("the data directory has an identity: bootstrap and join are done", "data_dir", h.dir.path)
+		}
+		return creds, true, nil
+	case !h.cfg.Bootstrap && len(h.cfg.Join) == 0:
+		return credentials{}, false, fleet.Errorf(fleet.CodeInvalid, "open data directory %s: it holds no identity", h.dir.path).
+			WithHint("make a new cluster with --bootstrap, or join one with --join and --token-file")
+	}
+	return credentials{}, false, pki.CheckClock(h.cfg.Now(), nil)
+}
+
+// listen binds the HTTP port.
+func (h *Hub) listen() error {
+	h.listener = h.cfg.Listener
+	if h.listener == nil {
+		addr := net.JoinHostPort(h.cfg.HTTPBind, strconv.Itoa(h.cfg.HTTPPort))
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return bindError("HTTP", addr, err)
+		}
+		h.listener = l
+	}
+	return nil
+}
+
+// openEndpoint binds the QUIC port. Nobody is served before the hub has an
+// identity.
+func (h *Hub) openEndpoint(serverTLS *atomic.Pointer[func([]string) (*tls.Config, error)]) error {
+	conn := h.cfg.Packets
+	if conn == nil {
+		addr := net.JoinHostPort(h.cfg.Bind, strconv.Itoa(h.cfg.QUICPort))
+		c, err := net.ListenPacket("udp", addr)
+		if err != nil {
+			return bindError("QUIC", addr, err)
+		}
+		conn = c
+	}
+	key, err := h.dir.resetKey()
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	h.endpoint, err = transport.New(transport.Config{
+		Conn: conn,
+		TLS: func(alpn []string) (*tls.Config, error) {
+			if f := serverTLS.Load(); f != nil {
+				return (*f)(alpn)
+			}
+			return nil, fleet.Errorf(fleet.CodeUnavailable, "this hub has no identity yet")
+		},
+		IdleTimeout: quicIdle,
+		ResetKey:    key,
+		Log:         h.log.With("component", "transport"),
+	})
+	return err
+}
+
+func bindError(what, addr string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fleet.Errorf(fleet.CodeConflict, "listen for %s on %s: the port is in use", what, addr).
+			WithHint("is another hub running? Choose another port with --%s-port", strings.ToLower(what))
+	}
+	return fleet.Errorf(fleet.CodeInvalid, "listen for %s on %s: %v", what, addr, err)
+}
+
+// openRooms makes everything that an identity is needed for, each room with what
+// it needs of the others.
+func (h *Hub) openRooms() error {
+	h.store = state.New()
+	for _, open := range []func() error{
+		h.openPeers, h.openConsensus, h.openMembers, h.openEdges, h.openScheduling, h.openEnrolment, h.openAPI,
+	} {
+		if err := open(); err != nil {
+			return err
+		}
+	}
+	h.serveCalls()
+	return nil
+}
+
+func (h *Hub) openPeers() error {
+	host, err := h.cfg.advertised()
+	if err != nil {
+		return err
+	}
+	h.addr.ID = h.id()
+	if h.addr.QUIC, err = withPort(host, h.endpoint.Addr()); err != nil {
+		return err
+	}
+	if h.addr.HTTP, err = h.httpAddr(host); err != nil {
+		return err
+	}
+	clientTLS := func() *tls.Config { return h.creds.identity.ClientTLS(h.cfg.Now) }
+	if h.hubPool, err = peers.NewPool(peers.PoolConfig{
+		Dialer: h.endpoint, ALPN: syncproto.ALPNHub, TLS: clientTLS, IdleTimeout: peerIdle, KeepAlive: peerIdle / 5,
+	}); err != nil {
+		return err
+	}
+	if h.raftPool, err = peers.NewPool(peers.PoolConfig{Dialer: h.endpoint, ALPN: syncproto.ALPNRaft, TLS: clientTLS}); err != nil {
+		return err
+	}
+	h.peers, err = peers.New(peers.Config{Pool: h.hubPool, Log: h.log.With("component", "peers")})
+	return err
+}
+
+// httpAddr is the HTTP API's address: on host, unless it listens on one address
+// only, which is then the one.
+func (h *Hub) httpAddr(host string) (string, error) {
+	if tcp, ok := h.listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsUnspecified() {
+		return tcp.String(), nil
+	}
+	return withPort(host, h.listener.Addr())
+}
+
+// withPort is host with the port of addr.
+func withPort(host string, addr net.Addr) (string, error) {
+	_, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return "", fmt.Errorf("find the port of %s: %w", addr, err)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func (h *Hub) openConsensus() error {
+	raft := h.cfg.Raft
+	node, err := consensus.New(consensus.Config{
+		ID: h.id(), Addr: h.addr.QUIC, Dir: h.dir.file(raftDir), Store: h.store,
+		Bootstrap: h.creds.pending != nil && h.creds.pending.Cluster != nil,
+		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			stream, err := h.raftPool.Open(ctx, addr)
+			if err != nil {
+				return nil, err
+			}
+			return stream, nil
+		},
+		Forward: func(ctx context.Context, addr string, cmd []byte) ([]byte, error) {
+			return h.peers.Call(ctx, addr, methodApply, cmd)
+		},
+		HeartbeatTimeout: raft.HeartbeatTimeout, ElectionTimeout: raft.ElectionTimeout, LeaderLease: raft.LeaderLease,
+		SnapshotInterval: raft.SnapshotInterval, SnapshotThreshold: raft.SnapshotThreshold, TrailingLogs: raft.TrailingLogs,
+		Log: h.log.With("component", "consensus"),
+	})
+	h.node = node
+	return err
+}
+
+func (h *Hub) openMembers() error {
+	host, err := h.cfg.advertised()
+	if err != nil {
+		return err
+	}
+	h.members, err = members.Open(members.Config{
+		Self: members.Member{ID: h.id(), Region: h.cfg.Region, QUIC: h.addr.QUIC, HTTP: h.addr.HTTP},
+		Bind: h.cfg.Bind, Port: h.cfg.GossipPort, Advertise: host, Key: h.creds.gossipKey,
+		Seeds: func() []string {
+			var out []string
+			for _, a := range h.store.View().Hubs() {
+				if a.ID != h.id() && a.Gossip != "" {
+					out = append(out, a.Gossip)
+				}
+			}
+			return out
+		},
+		Log: h.log.With("component", "members"),
+	})
+	if err != nil {
+		return err
+	}
+	h.addr.Gossip = h.members.Addr()
+	return nil
+}
+
+func (h *Hub) openEdges() error {
+	h.liveness = liveness.New(liveness.Config{
+		Policy: liveness.Policy{MinTTL: h.cfg.Heartbeat.MinTTL, Grace: h.cfg.Heartbeat.Grace, MaxRate: h.cfg.Heartbeat.MaxRate},
+		State:  h.store, Apply: leading{h.node}, Forward: h.forwardBeats,
+		Hubs: func() int { return len(h.store.View().Hubs()) },
+		Log:  h.log.With("component", "liveness"),
+	})
+	var err error
+	h.gateway, err = gateway.New(gateway.Config{
+		Hub: h.id(), State: h.store, Apply: h.node, Beats: beats{h.liveness},
+		Hubs: h.quicAddrs, Term: h.node.Term, Led: func() bool { _, _, ok := h.node.Leader(); return ok },
+		Elsewhere: elsewhere{h},
+		Log:       h.log.With("component", "gateway"),
+	})
+	return err
+}
+
+// quicAddrs lists where edges may dial: this hub first, since it serves them now.
+func (h *Hub) quicAddrs() []string {
+	out := []string{h.addr.QUIC}
+	for _, a := range h.store.View().Hubs() {
+		if a.ID != h.id() {
+			out = append(out, a.QUIC)
+		}
+	}
+	return out
+}
+
+func (h *Hub) openScheduling() error {
+	var err error
+	if h.broker, err = broker.New(broker.Config{State: h.store, Applier: leading{h.node}, Logger: h.log.With("component", "broker")}); err != nil {
+		return err
+	}
+	if h.planner, err = planner.New(planner.Config{
+		State: h.store, Applier: leading{h.node}, Deliveries: h.broker, Logger: h.log.With("component", "planner"),
+	}); err != nil {
+		return err
+	}
+	h.scheduler, err = scheduler.New(scheduler.Config{
+		State: h.store, Broker: queue{h}, Planner: plans{h}, Evals: evals{h},
+		Workers: h.cfg.Workers, Log: h.log.With("component", "scheduler"),
+	})
+	return err
+}
+
+func (h *Hub) openEnrolment() error {
+	var err error
+	h.enrolment, err = pki.NewEnrolment(pki.EnrolConfig{
+		Registry: registry{h},
+		Hubs: func() (quic, gossip []string) {
+			for _, a := range h.store.View().Hubs() {
+				quic, gossip = append(quic, a.QUIC), append(gossip, a.Gossip)
+			}
+			return quic, gossip
+		},
+		Now: h.cfg.Now,
+		Log: h.log.With("component", "pki"),
+	})
+	return err
+}
+
+func (h *Hub) openAPI() error {
+	var err error
+	h.api, err = api.New(api.Config{
+		State: h.store, Cluster: cluster{h}, Edges: edges{h}, Jobs: jobs{h},
+		Metrics: h.metrics(), Drivers: drivers, Debug: h.cfg.Debug, Log: h.log.With("component", "api"),
+	})
+	return err
+}

@@ -1,0 +1,125 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto/transport"
+)
+
+// callError is the failure of a call that was not the handler's.
+type callError struct {
+	failure *fleet.Error
+	cause   error
+	notSent bool
+}
+
+func (e *callError) Error() string   { return e.failure.Error() }
+func (e *callError) Unwrap() []error { return []error{e.failure, e.cause} }
+
+// NotSent reports whether the handler surely never ran.
+func (e *callError) NotSent() bool { return e.notSent }
+
+// Call calls method at addr (a QUIC address) with body. Errors are *fleet.Error:
+// the handler's own, or unavailable, timeout or frame_too_large; those have a
+// method NotSent() bool, which is true where the handler surely never ran.
+func (p *Peers) Call(ctx context.Context, addr, method string, body []byte) ([]byte, error) {
+	stream, stop, err := p.request(ctx, addr, method, body)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Abort()
+	defer stop()
+	var a answer
+	size, err := readHeader(stream, &a)
+	var reply []byte
+	if err == nil && a.Err == nil {
+		reply, err = readBody(stream, size)
+	}
+	if err != nil {
+		return nil, failed(ctx, method, addr, unexpected(err), false)
+	}
+	if a.Err != nil {
+		return nil, a.Err
+	}
+	return reply, nil
+}
+
+// Stream calls a method that answers with a stream. ctx bounds the call up to
+// the answer's first byte; then Close does. Errors are those of Call; what Read
+// returns after the last byte is io.EOF or the handler's error.
+func (p *Peers) Stream(ctx context.Context, addr, method string, body []byte) (io.ReadCloser, error) {
+	stream, stop, err := p.request(ctx, addr, method, body)
+	if err != nil {
+		return nil, err
+	}
+	var a answer
+	_, err = readHeader(stream, &a)
+	if !stop() {
+		err = ctx.Err()
+	}
+	if err != nil {
+		stream.Abort()
+		return nil, failed(ctx, method, addr, unexpected(err), false)
+	}
+	if a.Err != nil {
+		stream.Abort()
+		return nil, a.Err
+	}
+	return &streamAnswer{chunkReader{r: stream}, stream}, nil
+}
+
+// request opens a stream and sends a request over it. Until stop is called, ctx
+// aborts the stream.
+func (p *Peers) request(ctx context.Context, addr, method string, body []byte) (*transport.Stream, func() bool, error) {
+	req := request{Method: method}
+	if deadline, ok := ctx.Deadline(); ok {
+		req.Timeout = max(time.Until(deadline), 1)
+	}
+	stream, err := p.cfg.Pool.Open(ctx, addr)
+	if err != nil {
+		return nil, nil, failed(ctx, method, addr, err, true)
+	}
+	stop := context.AfterFunc(ctx, stream.Abort)
+	if err := writeMessage(stream, req, body); err != nil {
+		stop()
+		stream.Abort()
+		// The handler runs when the whole body is there, and not all of it was sent.
+		return nil, nil, failed(ctx, method, addr, err, true)
+	}
+	return stream, stop, nil
+}
+
+// failed names what went wrong with a call.
+func failed(ctx context.Context, method, addr string, cause error, notSent bool) error {
+	code := fleet.CodeUnavailable
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		code, cause = fleet.CodeTimeout, ctx.Err()
+	case ctx.Err() != nil:
+		cause = ctx.Err()
+	case fleet.CodeOf(cause) == fleet.CodeFrameTooLarge:
+		code = fleet.CodeFrameTooLarge
+	}
+	return &callError{
+		failure: fleet.Errorf(code, "call %s at %s: %v", method, addr, cause),
+		cause:   fmt.Errorf("call %s at %s: %w", method, addr, cause),
+		notSent: notSent,
+	}
+}
+
+// streamAnswer is a stream as its reader has it.
+type streamAnswer struct {
+	chunkReader
+	stream *transport.Stream
+}
+
+// Close may be called at any time; it tells the handler.
+func (s *streamAnswer) Close() error {
+	s.stream.Abort()
+	return nil
+}

@@ -1,0 +1,33 @@
+package peers
+
+import (
+	"io"
+
+	"skerry/fleet"
+)
+
+// What the fuzz tests drive: the decoders of the wire.
+
+func ReadRequest(r io.Reader) (method string, body []byte, err error) {
+	var req request
+	size, err := readHeader(r, &req)
+	if err == nil {
+		body, err = readBody(r, size)
+	}
+	return req.Method, body, err
+}
+
+func WriteRequest(w io.Writer, method string, body []byte) error {
+	return writeMessage(w, request{Method: method}, body)
+}
+
+func NewChunkReader(r io.Reader) io.Reader { return &chunkReader{r: r} }
+
+// WriteChunks writes an answer without its header.
+func WriteChunks(w io.Writer, b []byte, failure *fleet.Error) error {
+	c := &chunks{w: w, begun: true}
+	if _, err := c.Write(b); err != nil {
+		return err
+	}
+	return c.end(failure)
+}

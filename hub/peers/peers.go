@@ -1,0 +1,207 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto/transport"
+)
+
+// Bounds.
+const (
+	MaxBody            = 16 << 20 // bytes of a request, of an answer
+	DefaultMaxInFlight = 128      // calls that one connection may have in progress
+	DefaultMaxStreams  = 64       // and answers that are streams
+
+	// headerTimeout bounds how long a stream may stay silent after it was opened.
+	headerTimeout = 10 * time.Second
+)
+
+// Config of Peers.
+type Config struct {
+	Pool *Pool // of ALPN skerry-hub/1; Peers does not close it
+	// MaxInFlight is how many calls of one connection run at a time; more wait.
+	// MaxStreams bounds the streams; more are refused. 0: the defaults.
+	MaxInFlight int
+	MaxStreams  int
+	Log         *slog.Logger // nil: discard
+}
+
+// Handler serves one method. Its answer or its error (as *fleet.Error) goes back.
+// ctx ends with the caller's deadline or connection; from is the caller's hub name.
+type Handler func(ctx context.Context, from string, body []byte) ([]byte, error)
+
+// StreamHandler serves one method that answers with a stream of bytes. ctx ends,
+// too, when the caller closes the stream. An error that it returns after having
+// written reaches the reader as the error after those bytes.
+type StreamHandler func(ctx context.Context, from string, body []byte, w io.Writer) error
+
+// Peers calls and serves.
+type Peers struct {
+	cfg Config
+	// Set before the first Serve.
+	handlers map[string]Handler
+	streams  map[string]StreamHandler
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Peers, error) {
+	if cfg.Pool == nil {
+		return nil, errors.New("make peers: a pool is required")
+	}
+	if cfg.MaxInFlight == 0 {
+		cfg.MaxInFlight = DefaultMaxInFlight
+	}
+	if cfg.MaxStreams == 0 {
+		cfg.MaxStreams = DefaultMaxStreams
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Peers{cfg: cfg, handlers: map[string]Handler{}, streams: map[string]StreamHandler{}}, nil
+}
+
+// Handle registers a method before the first Serve.
+func (p *Peers) Handle(method string, h Handler) { p.handlers[method] = h }
+
+// HandleStream registers a method that answers with a stream.
+func (p *Peers) HandleStream(method string, h StreamHandler) { p.streams[method] = h }
+
+// Serve answers what comes over a connection of ALPN skerry-hub/1 until it is
+// over or ctx ends, and returns when every handler has. It ends the connection.
+func (p *Peers) Serve(ctx context.Context, conn *transport.Conn) {
+	ctx, cancel := context.WithCancel(ctx)
+	_, from := conn.Peer()
+	s := &session{
+		peers: p, from: from, log: p.cfg.Log.With("peer", from),
+		calls: make(chan struct{}, p.cfg.MaxInFlight), open: make(chan struct{}, p.cfg.MaxStreams),
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.CloseWith(nil) })
+	defer stop()
+	for {
+		stream, err := conn.Accept(ctx)
+		if err != nil {
+			return // the connection is over: the caller's to end, or this hub stops
+		}
+		wg.Go(func() { s.serve(ctx, stream) })
+	}
+}
+
+// session serves one connection.
+type session struct {
+	peers *Peers
+	from  string
+	log   *slog.Logger
+	calls chan struct{} // slots of calls in progress
+	open  chan struct{} // slots of streams
+}
+
+func (s *session) serve(ctx context.Context, stream *transport.Stream) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, stream.Abort)
+	err := s.answer(ctx, stream)
+	if stop() && err == nil {
+		err = stream.Close()
+	} else {
+		stream.Abort()
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.Debug("stream ended early", "error", err)
+	}
+}
+
+// answer reads a request and answers it. Its own errors are of the stream; a
+// handler's go to the caller.
+func (s *session) answer(ctx context.Context, stream *transport.Stream) error {
+	if err := stream.SetReadDeadline(time.Now().Add(headerTimeout)); err != nil {
+		return err
+	}
+	var req request
+	size, err := readHeader(stream, &req)
+	if err != nil {
+		return err
+	}
+	if err := stream.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	if req.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, req.Timeout)
+		defer cancel()
+	}
+	if h, ok := s.peers.streams[req.Method]; ok {
+		return s.stream(ctx, stream, size, h)
+	}
+	if h, ok := s.peers.handlers[req.Method]; ok {
+		return s.call(ctx, stream, size, h)
+	}
+	return writeMessage(stream, answer{Err: fleet.Errorf(fleet.CodeUnsupported, "this hub has no method %q", req.Method).
+		WithHint("the hubs may be of different releases")}, nil)
+}
+
+func (s *session) call(ctx context.Context, stream *transport.Stream, size int, h Handler) error {
+	select {
+	case s.calls <- struct{}{}:
+		defer func() { <-s.calls }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	body, err := readBody(stream, size)
+	if err != nil {
+		return err
+	}
+	reply, err := h(ctx, s.from, body)
+	if err == nil && len(reply) > MaxBody {
+		err = fleet.Errorf(fleet.CodeFrameTooLarge, "an answer of %d bytes, at most %d are allowed", len(reply), MaxBody)
+	}
+	if err != nil {
+		return writeMessage(stream, answer{Err: bounded(fleet.AsError(err))}, nil)
+	}
+	return writeMessage(stream, answer{}, reply)
+}
+
+func (s *session) stream(ctx context.Context, stream *transport.Stream, size int, h StreamHandler) error {
+	w := &chunks{w: stream}
+	select {
+	case s.open <- struct{}{}:
+		defer func() { <-s.open }()
+	default:
+		return w.end(fleet.Errorf(fleet.CodeUnavailable, "this hub has %d streams open for hub %s already", cap(s.open), s.from).
+			WithHint("close some of them, then try again"))
+	}
+	body, err := readBody(stream, size)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		io.Copy(io.Discard, stream) // callers send no more: it ends when they close
+		cancel()
+	})
+	err = w.end(bounded(fleet.AsError(h(ctx, s.from, body, w))))
+	err = errors.Join(err, stream.Close()) // what was written is delivered; the reader above ends
+	wg.Wait()
+	return err
+}
+
+// bounded cuts an error's texts to what a header carries.
+func bounded(e *fleet.Error) *fleet.Error {
+	const most = 16 << 10
+	if e == nil || len(e.Message) <= most && len(e.Hint) <= most {
+		return e
+	}
+	c := *e
+	c.Message, c.Hint = c.Message[:min(len(c.Message), most)], c.Hint[:min(len(c.Hint), most)]
+	return &c
+}

@@ -1,0 +1,217 @@
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+	"skerry/syncproto/identity"
+)
+
+// Validity of what the CA signs.
+const (
+	CAValidity   = 10 * 365 * 24 * time.Hour
+	CertValidity = 365 * 24 * time.Hour
+	// EdgeGrace is how long past its end an edge's certificate is still taken:
+	// being away for long is no failure, and renewing needs a connection.
+	EdgeGrace = 365 * 24 * time.Hour
+
+	// backdate covers hubs whose clocks differ.
+	backdate = time.Hour
+	// GossipKeyBytes makes memberlist use AES-256.
+	GossipKeyBytes = 32
+	// maxRequest bounds a certificate request: ours have about 250 bytes.
+	maxRequest = 4 << 10
+)
+
+// earliest is a time that was over when this was written: a clock that says less
+// is wrong.
+var earliest = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// CheckClock refuses a time at which no hub can be: one before its cluster's CA
+// (nil: not known yet) was made. Certificates that a hub signs, and the end of
+// join tokens, go by its clock. Edges are not asked for theirs.
+func CheckClock(now time.Time, ca *x509.Certificate) error {
+	after := earliest
+	if ca != nil && ca.NotBefore.After(after) {
+		after = ca.NotBefore
+	}
+	if !now.Before(after) {
+		return nil
+	}
+	return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's says %s, and it is past %s",
+		now.UTC().Format(time.RFC3339), after.UTC().Format(time.RFC3339)).
+		WithHint("set the clock of this machine, then start again: certificates and join tokens go by it")
+}
+
+// NewCluster makes the identity of a new cluster: id, CA, gossip key. It is
+// refused while the clock is obviously wrong, since the CA's validity starts now.
+func NewCluster(region string, now time.Time) (state.Cluster, error) {
+	if err := CheckClock(now, nil); err != nil {
+		return state.Cluster{}, err
+	}
+	id := fleet.NewUUID(nil)
+	key, err := identity.NewKey()
+	if err != nil {
+		return state.Cluster{}, err
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return state.Cluster{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: "Skerry CA " + fleet.Short(id)},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(CAValidity),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return state.Cluster{}, fmt.Errorf("make a CA: %w", err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return state.Cluster{}, fmt.Errorf("encode the CA's key: %w", err)
+	}
+	gossip := make([]byte, GossipKeyBytes)
+	rand.Read(gossip) // never fails
+	return state.Cluster{
+		ID: id, Region: region, CACert: cert, CAKey: keyDER, GossipKey: gossip, CreatedAt: now.UnixNano(),
+	}, nil
+}
+
+// NewToken draws a join token of the cluster and what the cluster keeps of it.
+// ttl 0: it never expires.
+func NewToken(c state.Cluster, roles []string, ttl time.Duration, now time.Time) (identity.Token, state.JoinToken) {
+	t := identity.NewToken(c.CACert)
+	kept := state.JoinToken{ID: t.ID, Hash: identity.HashSecret(t.Secret), Roles: roles, CreatedAt: now.UnixNano()}
+	if ttl > 0 {
+		kept.ExpiresAt = now.Add(ttl).UnixNano()
+	}
+	return t, kept
+}
+
+// Authority signs for a cluster. It does not change.
+type Authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority reads the CA of a cluster.
+func NewAuthority(c state.Cluster) (*Authority, error) {
+	cert, err := x509.ParseCertificate(c.CACert)
+	if err != nil {
+		return nil, fmt.Errorf("parse the CA's certificate: %w", err)
+	}
+	k, err := x509.ParsePKCS8PrivateKey(c.CAKey)
+	if err != nil {
+		return nil, fmt.Errorf("parse the CA's key: %w", err)
+	}
+	key, ok := k.(*ecdsa.PrivateKey)
+	if !ok || !key.PublicKey.Equal(cert.PublicKey) {
+		return nil, fmt.Errorf("check the CA of cluster %s: its key is not for its certificate", c.ID)
+	}
+	return &Authority{cert: cert, key: key}, nil
+}
+
+// Issue draws a key and signs for it: the first hub has nobody to enrol with.
+func (a *Authority) Issue(role, name string, now time.Time) (*identity.Identity, state.Certificate, error) {
+	key, err := identity.NewKey()
+	if err != nil {
+		return nil, state.Certificate{}, err
+	}
+	csr, err := identity.NewRequest(key, role, name)
+	if err != nil {
+		return nil, state.Certificate{}, err
+	}
+	cert, record, err := a.Sign(csr, role, name, now)
+	if err != nil {
+		return nil, state.Certificate{}, err
+	}
+	id, err := identity.New(cert, a.cert.Raw, key)
+	return id, record, err
+}
+
+// Sign makes a certificate (DER) for the key of a request (PKCS #10, DER) whose
+// common name must be that of role and name. It serves enrolment and renewal. A
+// request that is not in order is CodeInvalid.
+func (a *Authority) Sign(csr []byte, role, name string, now time.Time) ([]byte, state.Certificate, error) {
+	key, err := checkRequest(csr, role, name)
+	if err != nil {
+		return nil, state.Certificate{}, err
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return nil, state.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: identity.CommonName(role, name)},
+		DNSNames:     []string{name + "." + role + ".skerry"},
+		NotBefore:    now.Add(-backdate),
+		NotAfter:     now.Add(CertValidity),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	if role == syncproto.RoleHub {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}
+	if template.NotAfter.After(a.cert.NotAfter) {
+		template.NotAfter = a.cert.NotAfter
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, a.cert, key, a.key)
+	if err != nil {
+		return nil, state.Certificate{}, fmt.Errorf("sign a certificate for %s: %w", template.Subject.CommonName, err)
+	}
+	return cert, state.Certificate{
+		Serial: serial.Text(16), Subject: template.Subject.CommonName, NotAfter: template.NotAfter.UnixNano(),
+	}, nil
+}
+
+// checkRequest returns the key of a request that is in order.
+func checkRequest(csr []byte, role, name string) (*ecdsa.PublicKey, error) {
+	invalid := func(format string, args ...any) error {
+		return fleet.Errorf(fleet.CodeInvalid, "check a certificate request: "+format, args...)
+	}
+	if !identity.ValidName(role, name) {
+		return nil, invalid("%q is no name of a %q", name, role)
+	}
+	if len(csr) > maxRequest {
+		return nil, invalid("%d bytes, more than %d", len(csr), maxRequest)
+	}
+	req, err := x509.ParseCertificateRequest(csr)
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	if err := req.CheckSignature(); err != nil {
+		return nil, invalid("%v", err)
+	}
+	if want := identity.CommonName(role, name); req.Subject.CommonName != want {
+		return nil, invalid("it is for %q, not for %q", req.Subject.CommonName, want)
+	}
+	key, ok := req.PublicKey.(*ecdsa.PublicKey)
+	if !ok || key.Curve != elliptic.P256() {
+		return nil, invalid("its key is not ECDSA P-256")
+	}
+	return key, nil
+}
+
+func newSerial() (*big.Int, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("draw a serial number: %w", err)
+	}
+	return serial, nil
+}

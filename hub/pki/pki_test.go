@@ -1,0 +1,451 @@
+package pki_test
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/pki"
+	"skerry/hub/state"
+	"skerry/syncproto"
+	"skerry/syncproto/enroll"
+	"skerry/syncproto/identity"
+	"skerry/syncproto/transport"
+)
+
+var start = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
+
+const nodeID = "3f0c9f62-1111-4222-8333-444455556666"
+
+// registry is the cluster's state as enrolment sees it.
+type registry struct {
+	cluster *state.Cluster
+	known   map[string]bool
+	fail    error
+
+	mu      sync.Mutex
+	tokens  map[string]*state.JoinToken
+	records []state.Certificate
+}
+
+func (r *registry) Cluster() (*state.Cluster, bool) { return r.cluster, r.cluster != nil }
+func (r *registry) Known(role, name string) bool    { return r.known[role+":"+name] }
+func (r *registry) Token(id string) (*state.JoinToken, bool) {
+	t, ok := r.tokens[id]
+	return t, ok
+}
+
+func (r *registry) Record(_ context.Context, c state.Certificate) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail == nil {
+		r.records = append(r.records, c)
+	}
+	return r.fail
+}
+
+func (r *registry) mustToken(ttl time.Duration, roles ...string) identity.Token {
+	t, kept := pki.NewToken(*r.cluster, roles, ttl, start)
+	r.tokens[kept.ID] = &kept
+	return t
+}
+
+func mustRegistry(tb testing.TB) *registry {
+	tb.Helper()
+	c, err := pki.NewCluster("global", start)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &registry{cluster: &c, known: map[string]bool{}, tokens: map[string]*state.JoinToken{}}
+}
+
+func mustEnrolment(tb testing.TB, r *registry, now time.Time) *pki.Enrolment {
+	tb.Helper()
+	e, err := pki.NewEnrolment(pki.EnrolConfig{
+		Registry: r,
+		Hubs:     func() (quic, gossip []string) { return []string{"10.0.0.1:4647"}, []string{"10.0.0.1:4648"} },
+		Now:      func() time.Time { return now },
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return e
+}
+
+func mustIssue(tb testing.TB, c state.Cluster, role, name string) *identity.Identity {
+	tb.Helper()
+	ca, err := pki.NewAuthority(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	id, _, err := ca.Issue(role, name, start)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return id
+}
+
+func mustRequest(tb testing.TB, role, name string) []byte {
+	tb.Helper()
+	key, err := identity.NewKey()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	csr, err := identity.NewRequest(key, role, name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return csr
+}
+
+func TestNewClusterRefusesAClockOf1970(t *testing.T) {
+	_, err := pki.NewCluster("global", time.Unix(100, 0))
+	if e := fleet.AsError(err); e == nil || e.Code != fleet.CodeInvalid || e.Hint == "" {
+		t.Fatalf("got %+v", e)
+	}
+}
+
+func TestSign(t *testing.T) {
+	r := mustRegistry(t)
+	hub := mustIssue(t, *r.cluster, syncproto.RoleHub, "one")
+	if got := hub.Cert.NotAfter.Sub(start); got != pki.CertValidity {
+		t.Errorf("valid for %s", got)
+	}
+	if want := "one.hub.skerry"; !slices.Equal(hub.Cert.DNSNames, []string{want}) {
+		t.Errorf("names %v, want %s", hub.Cert.DNSNames, want)
+	}
+	late, _, err := mustCA(t, *r.cluster).Issue(syncproto.RoleEdge, nodeID, start.Add(pki.CAValidity-time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if late.Cert.NotAfter.After(late.CA.NotAfter) {
+		t.Error("a certificate outlives its CA")
+	}
+}
+
+func mustCA(tb testing.TB, c state.Cluster) *pki.Authority {
+	tb.Helper()
+	ca, err := pki.NewAuthority(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return ca
+}
+
+func TestSignRefuses(t *testing.T) {
+	ca := mustCA(t, *mustRegistry(t).cluster)
+	csr := mustRequest(t, syncproto.RoleEdge, nodeID)
+	broken := slices.Clone(csr)
+	broken[len(broken)-1] ^= 1
+	for name, try := range map[string]struct {
+		csr        []byte
+		role, name string
+	}{
+		"another role":    {csr, syncproto.RoleHub, "one"},
+		"another name":    {csr, syncproto.RoleEdge, strings.Replace(nodeID, "3f", "4f", 1)},
+		"a role unknown":  {csr, "operator", "x"},
+		"a bad signature": {broken, syncproto.RoleEdge, nodeID},
+		"garbage":         {[]byte("x"), syncproto.RoleEdge, nodeID},
+		"far too long":    {make([]byte, 1<<20), syncproto.RoleEdge, nodeID},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, _, err := ca.Sign(try.csr, try.role, try.name, start); fleet.CodeOf(err) != fleet.CodeInvalid {
+				t.Fatalf("got %v", err)
+			}
+		})
+	}
+}
+
+func FuzzSign(f *testing.F) {
+	c, err := pki.NewCluster("global", start)
+	if err != nil {
+		f.Fatal(err)
+	}
+	ca := mustCA(f, c)
+	f.Add(mustRequest(f, syncproto.RoleEdge, nodeID))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, csr []byte) {
+		cert, _, err := ca.Sign(csr, syncproto.RoleEdge, nodeID, start)
+		if err != nil {
+			return
+		}
+		parsed, err := x509.ParseCertificate(cert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if role, name, ok := identity.Subject(parsed); !ok || role != syncproto.RoleEdge || name != nodeID {
+			t.Fatalf("signed for %s", parsed.Subject)
+		}
+	})
+}
+
+func TestSaveAndLoad(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	if _, ok, err := pki.Load(dir); ok || err != nil {
+		t.Fatalf("nothing there: %t, %v", ok, err)
+	}
+	id := mustIssue(t, *mustRegistry(t).cluster, syncproto.RoleHub, "one")
+	for range 2 { // the second time replaces the first
+		if err := pki.Save(dir, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, ok, err := pki.Load(dir)
+	if err != nil || !ok || got.Name != "one" || !got.Key.Equal(id.Key) {
+		t.Fatalf("loaded %+v, %t, %v", got, ok, err)
+	}
+	if fi, err := os.Stat(filepath.Join(dir, "hub-key.pem")); err != nil || fi.Mode().Perm() != 0o600 {
+		t.Fatalf("the key's mode: %v, %v", fi.Mode(), err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*.pem.*")); len(left) > 0 {
+		t.Fatalf("left behind: %v", left)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "hub.pem"), []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := pki.Load(dir); err == nil {
+		t.Fatal("a damaged certificate was taken")
+	}
+}
+
+func TestEnrollAnswers(t *testing.T) {
+	r := mustRegistry(t)
+	both := r.mustToken(0, syncproto.RoleHub, syncproto.RoleEdge)
+	short := r.mustToken(time.Hour, syncproto.RoleEdge)
+	r.known["edge:aaaaaaaa-1111-4222-8333-444455556666"] = true
+	for name, try := range map[string]struct {
+		token  identity.Token
+		role   string
+		id     string
+		now    time.Time
+		change func(*syncproto.Enroll)
+		want   fleet.Code
+	}{
+		"an edge":               {token: both, role: syncproto.RoleEdge, id: nodeID},
+		"a hub":                 {token: both, role: syncproto.RoleHub, id: "two"},
+		"before it expires":     {token: short, role: syncproto.RoleEdge, id: nodeID, now: start.Add(59 * time.Minute)},
+		"expired":               {token: short, role: syncproto.RoleEdge, id: nodeID, now: start.Add(time.Hour), want: fleet.CodeTokenExpiry},
+		"not for that role":     {token: short, role: syncproto.RoleHub, id: "two", want: fleet.CodeForbidden},
+		"unknown":               {token: identity.NewToken(r.cluster.CACert), role: syncproto.RoleEdge, id: nodeID, want: fleet.CodeTokenBad},
+		"another token's proof": {token: both, role: syncproto.RoleEdge, id: nodeID, change: func(m *syncproto.Enroll) { m.Secret = short.Secret }, want: fleet.CodeTokenBad},
+		"expired, wrong secret": {token: short, role: syncproto.RoleEdge, id: nodeID, now: start.Add(time.Hour), change: func(m *syncproto.Enroll) { m.Secret = "x" }, want: fleet.CodeTokenBad},
+		"the name is taken":     {token: both, role: syncproto.RoleEdge, id: "aaaaaaaa-1111-4222-8333-444455556666", want: fleet.CodeConflict},
+		"a request of another":  {token: both, role: syncproto.RoleEdge, id: nodeID, change: func(m *syncproto.Enroll) { m.ID = "bbbbbbbb-1111-4222-8333-444455556666" }, want: fleet.CodeInvalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := try.now
+			if now.IsZero() {
+				now = start
+			}
+			req := syncproto.Enroll{
+				TokenID: try.token.ID, Secret: try.token.Secret, Role: try.role, ID: try.id, CSR: mustRequest(t, try.role, try.id),
+			}
+			if try.change != nil {
+				try.change(&req)
+			}
+			before := len(r.records)
+			answer, err := mustEnrolment(t, r, now).Enroll(t.Context(), &net.UDPAddr{}, req)
+			if fleet.CodeOf(err) != try.want {
+				t.Fatalf("got %v, want code %q", err, try.want)
+			}
+			if err != nil {
+				if len(r.records) != before || answer.Cert != nil {
+					t.Fatal("a certificate was made nevertheless")
+				}
+				return
+			}
+			if len(r.records) != before+1 {
+				t.Fatal("the certificate is not recorded")
+			}
+			if (answer.GossipKey != nil) != (try.role == syncproto.RoleHub) {
+				t.Fatalf("gossip key given to a %s: %t", try.role, answer.GossipKey != nil)
+			}
+		})
+	}
+}
+
+func TestEnrollGivesNothingThatIsNotRecorded(t *testing.T) {
+	r := mustRegistry(t)
+	token := r.mustToken(0, syncproto.RoleEdge)
+	r.fail = errors.New("no leader")
+	answer, err := mustEnrolment(t, r, start).Enroll(t.Context(), &net.UDPAddr{}, syncproto.Enroll{
+		TokenID: token.ID, Secret: token.Secret, Role: syncproto.RoleEdge, ID: nodeID, CSR: mustRequest(t, syncproto.RoleEdge, nodeID),
+	})
+	if err == nil || answer.Cert != nil {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+}
+
+// server is a hub's QUIC port.
+type server struct {
+	addr net.Addr
+	id   *identity.Identity
+}
+
+func mustEndpoint(tb testing.TB, cfg transport.Config) *transport.Endpoint {
+	tb.Helper()
+	var err error
+	if cfg.Conn, err = net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}); err != nil {
+		tb.Fatal(err)
+	}
+	e, err := transport.New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return e
+}
+
+func mustServe(tb testing.TB, r *registry, e *pki.Enrolment) server {
+	tb.Helper()
+	id := mustIssue(tb, *r.cluster, syncproto.RoleHub, "one")
+	ep := mustEndpoint(tb, transport.Config{TLS: pki.ServerTLS(id, func() time.Time { return start })})
+	ctx, cancel := context.WithCancel(tb.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := ep.Accept(ctx)
+			if err != nil {
+				return
+			}
+			if conn.ALPN() == syncproto.ALPNEnroll {
+				wg.Go(func() {
+					if err := e.Serve(ctx, conn); err != nil && ctx.Err() == nil {
+						tb.Error(err)
+					}
+				})
+			}
+		}
+	})
+	tb.Cleanup(func() { cancel(); wg.Wait() })
+	return server{addr: ep.Addr(), id: id}
+}
+
+func TestEnrollOverTheWire(t *testing.T) {
+	r := mustRegistry(t)
+	token := r.mustToken(0, syncproto.RoleEdge)
+	hub := mustServe(t, r, mustEnrolment(t, r, start))
+	dialer := mustEndpoint(t, transport.Config{})
+	applicant := func(token identity.Token, id string) enroll.Applicant {
+		key, err := identity.NewKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return enroll.Applicant{Token: token, Role: syncproto.RoleEdge, ID: id, Key: key,
+			Now: func() time.Time { return time.Unix(7, 0) }} // a board without a clock battery
+	}
+
+	id, answer, err := enroll.Enroll(t.Context(), dialer, hub.addr, applicant(token, nodeID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id.Name != nodeID || answer.Cluster != r.cluster.ID {
+		t.Fatalf("enrolled as %s in %s", id.Name, answer.Cluster)
+	}
+	t.Run("a session in 1970", func(t *testing.T) {
+		conn, err := dialer.Dial(t.Context(), transport.DialConfig{
+			Addr: hub.addr, ALPN: syncproto.ALPNEdge, TLS: id.ClientTLS(func() time.Time { return time.Unix(8, 0) }),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if role, name := conn.Peer(); role != syncproto.RoleHub || name != "one" {
+			t.Fatalf("the peer is %s:%s", role, name)
+		}
+		if err := conn.CloseWith(nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("a token of another cluster", func(t *testing.T) {
+		_, _, err := enroll.Enroll(t.Context(), dialer, hub.addr, applicant(mustRegistry(t).mustToken(0, syncproto.RoleEdge), nodeID))
+		if e := fleet.AsError(err); e == nil || e.Code != fleet.CodeCAMismatch {
+			t.Fatalf("got %+v", e)
+		}
+	})
+	short := r.mustToken(time.Hour, syncproto.RoleEdge)
+	for name, try := range map[string]struct {
+		now  time.Time // of the hub
+		code fleet.Code
+		says string
+	}{
+		"a token that expired":         {start.Add(time.Hour), fleet.CodeTokenExpiry, "expired at 2026-09-01T13:00:00Z"},
+		"a hub whose clock fell back":  {time.Unix(90, 0), fleet.CodeUnavailable, "it says 1970-01-01T00:01:30Z"},
+		"a hub a day before its CA is": {start.Add(-24 * time.Hour), fleet.CodeUnavailable, "clock"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hub := mustServe(t, r, mustEnrolment(t, r, try.now))
+			_, _, err := enroll.Enroll(t.Context(), dialer, hub.addr, applicant(short, "cccccccc-1111-4222-8333-444455556666"))
+			if e := fleet.AsError(err); e == nil || e.Code != try.code || e.Hint == "" || !strings.Contains(e.Message, try.says) {
+				t.Fatalf("got %+v", e)
+			}
+		})
+	}
+	t.Run("a token that is not known", func(t *testing.T) {
+		_, _, err := enroll.Enroll(t.Context(), dialer, hub.addr, applicant(identity.NewToken(r.cluster.CACert), nodeID))
+		if e := fleet.AsError(err); e == nil || e.Code != fleet.CodeTokenBad || e.Hint == "" {
+			t.Fatalf("got %+v", e)
+		}
+	})
+}
+
+func TestServerTLSChecksRoles(t *testing.T) {
+	r := mustRegistry(t)
+	hub := mustServe(t, r, mustEnrolment(t, r, start))
+	edge := mustIssue(t, *r.cluster, syncproto.RoleEdge, nodeID)
+	foreign := mustIssue(t, *mustRegistry(t).cluster, syncproto.RoleHub, "two")
+	now := func() time.Time { return start }
+	for name, try := range map[string]struct {
+		id   *identity.Identity
+		alpn string
+		ok   bool
+	}{
+		"an edge's session":    {edge, syncproto.ALPNEdge, true},
+		"an edge as a hub":     {edge, syncproto.ALPNHub, false},
+		"an edge in raft":      {edge, syncproto.ALPNRaft, false},
+		"a hub as a hub":       {hub.id, syncproto.ALPNHub, true},
+		"a hub as an edge":     {hub.id, syncproto.ALPNEdge, false},
+		"another cluster":      {foreign, syncproto.ALPNHub, false},
+		"a protocol not known": {hub.id, "skerry-hub/9", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tls := try.id.ClientTLS(now)
+			if try.id == foreign {
+				tls.VerifyConnection = nil // it would refuse the hub first
+			}
+			conn, err := mustEndpoint(t, transport.Config{}).Dial(t.Context(), transport.DialConfig{Addr: hub.addr, ALPN: try.alpn, TLS: tls})
+			if err == nil { // the server's verdict may come after the client's handshake
+				_, err = conn.Accept(deadline(t, try.ok))
+				if errors.Is(err, context.DeadlineExceeded) {
+					err = nil
+				}
+			}
+			if (err == nil) != try.ok {
+				t.Fatalf("got %v, want ok=%t", err, try.ok)
+			}
+		})
+	}
+}
+
+// deadline is short where nothing is expected to come.
+func deadline(t *testing.T, short bool) context.Context {
+	d := 10 * time.Second
+	if short {
+		d = 50 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,209 @@
+package planner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"skerry/fleet"
+	"skerry/hub/planner"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// cluster is a log of one hub with a planner on it.
+type cluster struct {
+	*testing.T
+	*state.Store
+	planner *planner.Planner
+
+	mu      sync.Mutex
+	index   fleet.Index
+	seq     int
+	plans   []state.Plan
+	late    []state.Command // proposed, with an unknown outcome, not yet applied
+	barrier int
+
+	// gate, where it is set, decides what becomes of a plan's command before it is
+	// applied: an error is an unknown outcome.
+	gate func(state.Plan) error
+}
+
+var errLost = errors.New("leadership lost while committing")
+
+// Apply is the log. It may lose a command's outcome, and apply it later or never.
+func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, error) {
+	if p, ok := cmd.(state.Plan); ok && c.gate != nil {
+		if err := c.gate(p); err != nil {
+			c.mu.Lock()
+			c.late = append(c.late, cmd)
+			c.mu.Unlock()
+			return state.Result{}, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.apply(cmd), nil
+}
+
+func (c *cluster) apply(cmd state.Command) state.Result {
+	raw, err := state.Encode(cmd)
+	if err != nil {
+		panic(err)
+	}
+	decoded, err := state.Decode(raw)
+	if err != nil {
+		panic(err)
+	}
+	if p, ok := decoded.(state.Plan); ok {
+		c.plans = append(c.plans, p)
+	}
+	c.index++
+	return c.Store.Apply(c.index, decoded)
+}
+
+// Barrier applies what was in doubt, or not: the log has decided.
+func (c *cluster) Barrier(context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.barrier++
+	for _, cmd := range c.late {
+		c.apply(cmd)
+	}
+	c.late = nil
+	return nil
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{T: t, Store: state.New()}
+	c.planner = c.newPlanner(planner.Config{})
+	return c
+}
+
+func (c *cluster) newPlanner(cfg planner.Config) *planner.Planner {
+	c.Helper()
+	cfg.State, cfg.Applier = c.Store, c
+	p, err := planner.New(cfg)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return p
+}
+
+// lead runs the planner until the test, or the function that is returned, ends it.
+func (c *cluster) lead() (stop func()) {
+	c.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.planner.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			c.Errorf("run: %v", err)
+		}
+	})
+	c.Cleanup(stop)
+	// A plan without anything in it is answered as soon as plans are taken.
+	probe := fleet.Plan{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{"none": nil}}
+	for {
+		_, err := c.planner.Submit(context.Background(), probe)
+		if fleet.CodeOf(err) != fleet.CodeNotLeader {
+			return stop
+		}
+		runtime.Gosched()
+	}
+}
+
+func (c *cluster) must(cmd state.Command) state.Result {
+	c.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	res := c.apply(cmd)
+	if res.Err != nil {
+		c.Fatalf("apply %T: %v", cmd, res.Err)
+	}
+	return res
+}
+
+func nodeID(name string) fleet.NodeID { return fleet.NodeID(fleet.DeriveUUID("node", name)) }
+
+// node makes a ready node with room for cpu.
+func (c *cluster) node(name string, cpu int) fleet.NodeID {
+	c.Helper()
+	id := nodeID(name)
+	c.must(state.SessionOpen{NodeID: id, Session: 1, Now: 1, Node: &fleet.Node{
+		ID: id, Name: name, Resources: fleet.Resources{CPU: cpu, MemoryMB: 100_000},
+	}})
+	return id
+}
+
+func (c *cluster) job(id fleet.JobID) *fleet.Job {
+	c.Helper()
+	c.must(state.JobRegister{Job: &fleet.Job{
+		Namespace: "default", ID: id, Type: fleet.JobTypeService, Priority: 50,
+		TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1}},
+	}})
+	j, _ := c.View().Job("default", id)
+	return j
+}
+
+func (c *cluster) alloc(j *fleet.Job, node fleet.NodeID, cpu int) fleet.Alloc {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seq++
+	return fleet.Alloc{
+		ID: fleet.AllocID(fleet.DeriveUUID("alloc", fmt.Sprint(c.seq))), Namespace: j.Namespace, JobID: j.ID, Job: j,
+		JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "web", NodeID: node, Name: "x",
+		AllocatedResources: fleet.Resources{CPU: cpu, MemoryMB: 10}, DesiredStatus: fleet.DesiredRun,
+		ClientStatus: fleet.ClientPending,
+	}
+}
+
+func byNode(allocs ...fleet.Alloc) map[fleet.NodeID][]fleet.Alloc {
+	m := map[fleet.NodeID][]fleet.Alloc{}
+	for _, a := range allocs {
+		m[a.NodeID] = append(m[a.NodeID], a)
+	}
+	return m
+}
+
+// placing is a plan of new allocations, on the state as it is.
+func (c *cluster) placing(j *fleet.Job, allocs ...fleet.Alloc) fleet.Plan {
+	return fleet.Plan{EvalID: "e1", Job: j, Priority: 50, SnapshotIndex: c.View().Index(), NodeAllocation: byNode(allocs...)}
+}
+
+func (c *cluster) updating(j *fleet.Job, allocs ...fleet.Alloc) fleet.Plan {
+	return fleet.Plan{EvalID: "e1", Job: j, Priority: 50, SnapshotIndex: c.View().Index(), NodeUpdate: byNode(allocs...)}
+}
+
+// submit hands a plan in that is not refused as a whole.
+func (c *cluster) submit(p fleet.Plan) fleet.PlanResult {
+	c.Helper()
+	res, err := c.planner.Submit(c.Context(), p)
+	if err != nil {
+		c.Fatalf("submit: %v", err)
+	}
+	return res
+}
+
+func (c *cluster) exists(a fleet.Alloc) bool {
+	_, ok := c.View().Alloc(a.ID)
+	return ok
+}
+
+// run has the edge report that an allocation runs.
+func (c *cluster) run(n fleet.NodeID, id fleet.AllocID) {
+	c.Helper()
+	row, err := syncproto.EncodeRow(fleet.Transition{Seq: 1, Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: fleet.ClientRunning})
+	if err != nil {
+		c.Fatal(err)
+	}
+	res := c.must(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: n, Epoch: 1, First: 1, Rows: [][]byte{row}}}})
+	if res.Updates[0].Code != "" {
+		c.Fatalf("report: %+v", res.Updates[0])
+	}
+}

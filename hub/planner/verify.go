@@ -1,0 +1,235 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// verified is what of a plan may be committed.
+type verified struct {
+	plan   fleet.Plan
+	job    jobKey
+	result fleet.PlanResult
+	evals  []fleet.Evaluation
+	view   *state.View
+}
+
+// verify checks a plan against the newest state and what is being committed. It
+// returns what to commit, or the outcome where that is nothing.
+func (p *Planner) verify(ctx context.Context, s *submission) (*verified, outcome) {
+	plan := s.plan
+	if err := p.current(ctx, plan.SnapshotIndex); err != nil {
+		return nil, outcome{err: err}
+	}
+	// What is in flight is read before the state is: a commit that ends in between
+	// is then seen twice, and told apart by its allocations' ids, but never missed.
+	v := &verified{plan: plan}
+	pending := p.flight.on(v.nodes())
+	v.view = p.cfg.State.View()
+	v.job = v.jobOf()
+	if err := v.superseded(p.flight.lastOf(v.job)); err != nil {
+		return nil, outcome{err: err}
+	}
+	v.split(pending)
+	v.evals = v.keepEvals()
+	if v.empty() {
+		return nil, outcome{result: v.result}
+	}
+	p.flight.add(v)
+	return v, outcome{}
+}
+
+type jobKey struct {
+	namespace string
+	id        fleet.JobID
+}
+
+// jobOf is the job that a plan is for.
+func (v *verified) jobOf() jobKey {
+	if v.plan.Job != nil {
+		return jobKey{v.plan.Job.Namespace, v.plan.Job.ID}
+	}
+	if e, ok := v.view.Eval(v.plan.EvalID); ok {
+		return jobKey{e.Namespace, e.JobID}
+	}
+	return jobKey{}
+}
+
+// superseded refuses a plan whose worker was thought dead and is not: another
+// delivery of the evaluation may have placed the same already, which this plan's
+// picture does not show.
+func (v *verified) superseded(last lastCommit) error {
+	e, ok := v.view.Eval(v.plan.EvalID)
+	switch {
+	case ok && e.Terminal():
+		return fleet.Errorf(fleet.CodeConflict, "evaluation %s is %s already", fleet.Short(e.ID), e.Status)
+	case v.job == jobKey{}:
+		return nil // of a job that nobody knows: it stops what is left
+	case last.underway > 0:
+		return fleet.Errorf(fleet.CodeConflict, "another plan of job %s is being committed", v.job.id)
+	case v.plan.SnapshotIndex != 0 && v.plan.SnapshotIndex < last.index:
+		return fleet.Errorf(fleet.CodeConflict, "the plan of job %s was made on entry %d, before another of its plans was committed in %d",
+			v.job.id, v.plan.SnapshotIndex, last.index)
+	}
+	return nil
+}
+
+// current makes sure that this hub has seen what the worker saw, and that no
+// commit of unknown outcome is left.
+func (p *Planner) current(ctx context.Context, index fleet.Index) error {
+	if err := p.flight.settle(ctx, &p.cfg); err != nil {
+		return fleet.Errorf(fleet.CodeUnavailable, "check plan: an earlier commit is in doubt: %v", err)
+	}
+	if p.cfg.State.View().Index() >= index {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, catchUp)
+	defer cancel()
+	if err := p.cfg.State.WaitIndex(ctx, index); err != nil {
+		return fleet.Errorf(fleet.CodeUnavailable, "check plan: %v", err)
+	}
+	return nil
+}
+
+// split sorts a plan's nodes into what is committed and what is rejected.
+func (v *verified) split(pending usage) {
+	v.result = fleet.PlanResult{
+		NodeAllocation: map[fleet.NodeID][]fleet.Alloc{},
+		NodeUpdate:     map[fleet.NodeID][]fleet.Alloc{},
+	}
+	for _, id := range v.nodes() {
+		if reason := v.checkNode(id, pending); reason != "" {
+			if v.result.Rejected == nil {
+				v.result.Rejected = map[fleet.NodeID]string{}
+			}
+			v.result.Rejected[id] = reason
+			continue
+		}
+		if list := v.plan.NodeUpdate[id]; len(list) > 0 {
+			v.result.NodeUpdate[id] = list
+		}
+		if list := v.plan.NodeAllocation[id]; len(list) > 0 {
+			v.result.NodeAllocation[id] = list
+		}
+	}
+	if v.result.Full() {
+		return
+	}
+	v.result.RefreshIndex = v.view.Index()
+	if v.plan.AllAtOnce {
+		clear(v.result.NodeUpdate)
+		clear(v.result.NodeAllocation)
+	}
+}
+
+func (v *verified) nodes() []fleet.NodeID {
+	ids := slices.AppendSeq(slices.Collect(maps.Keys(v.plan.NodeUpdate)), maps.Keys(v.plan.NodeAllocation))
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (v *verified) empty() bool {
+	return len(v.result.NodeUpdate) == 0 && len(v.result.NodeAllocation) == 0 && len(v.evals) == 0
+}
+
+// checkNode says why a plan's part for a node cannot be committed, or "".
+func (v *verified) checkNode(id fleet.NodeID, pending usage) string {
+	n, _ := v.view.Node(id)
+	for i := range v.plan.NodeUpdate[id] {
+		a := &v.plan.NodeUpdate[id][i]
+		if old, ok := v.view.Alloc(a.ID); ok {
+			if reason := checkChange(a, old, n); reason != "" {
+				return reason
+			}
+		}
+	}
+	var need fleet.Resources
+	placed := false
+	for i := range v.plan.NodeAllocation[id] {
+		a := &v.plan.NodeAllocation[id][i]
+		if old, ok := v.view.Alloc(a.ID); ok {
+			if reason := checkChange(a, old, n); reason != "" {
+				return reason
+			}
+			continue
+		}
+		placed = true
+		need = need.Add(a.AllocatedResources)
+	}
+	if !placed {
+		return ""
+	}
+	return v.checkPlacement(n, need, pending)
+}
+
+// checkPlacement says why new allocations that take need do not go onto a node.
+func (v *verified) checkPlacement(n *fleet.Node, need fleet.Resources, pending usage) string {
+	switch {
+	case n == nil:
+		return "the node does not exist"
+	case n.Status != fleet.NodeReady:
+		return fmt.Sprintf("the node is %s", n.Status)
+	case !n.Schedulable():
+		return "the node is not eligible for scheduling"
+	}
+	used := v.view.Used(n.ID)
+	for alloc, takes := range pending[n.ID] {
+		if _, applied := v.view.Alloc(alloc); !applied {
+			used = used.Add(takes)
+		}
+	}
+	if short := used.Add(need).Exceeds(n.Free()); short != "" {
+		return short + " exhausted"
+	}
+	return ""
+}
+
+// checkChange says why an allocation that exists must not be changed as the plan
+// wants, or "". Stops are taken anywhere; what is to run on needs its node to be
+// ready, full or not, eligible or not; and on a node that is away only unknown is.
+func checkChange(a, old *fleet.Alloc, n *fleet.Node) string {
+	ready := n != nil && n.Status == fleet.NodeReady
+	switch {
+	case a.ServerTerminal(), a.ClientStatus == fleet.ClientLost:
+		return ""
+	case old.ServerTerminal():
+		return fmt.Sprintf("allocation %s is to stop", fleet.Short(a.ID))
+	case a.ClientStatus == fleet.ClientUnknown && ready:
+		return fmt.Sprintf("the node is ready again, allocation %s is not unknown", fleet.Short(a.ID))
+	case a.ClientStatus == fleet.ClientUnknown, old.ClientTerminal(), ready:
+		return ""
+	case n == nil:
+		return "the node does not exist"
+	}
+	return fmt.Sprintf("the node is %s", n.Status)
+}
+
+// keepEvals chooses which of the plan's evaluations are committed. Where nodes
+// were rejected, the scheduler will look again: the evaluation is not over, and
+// what it says of the rest is not true. Only follow-ups that a committed
+// allocation waits for are made, and cancellations.
+func (v *verified) keepEvals() []fleet.Evaluation {
+	if v.result.Full() {
+		return v.plan.Evals
+	}
+	awaited := map[fleet.EvalID]bool{}
+	for _, byNode := range []map[fleet.NodeID][]fleet.Alloc{v.result.NodeUpdate, v.result.NodeAllocation} {
+		for _, list := range byNode {
+			for i := range list {
+				awaited[list[i].FollowupEvalID] = true
+			}
+		}
+	}
+	var kept []fleet.Evaluation
+	for _, e := range v.plan.Evals {
+		if e.ID != v.plan.EvalID && (awaited[e.ID] || e.Status == fleet.EvalCanceled) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,229 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/reconcile"
+)
+
+// attempt is one try to make a plan for a job on a snapshot.
+type attempt struct {
+	view  *state.View
+	eval  *fleet.Evaluation
+	job   *fleet.Job // nil: purged
+	now   time.Time
+	newID func() string
+
+	decisions  reconcile.Output
+	rankings   map[string]*ranking
+	tenants    *tenancy
+	placements []fleet.Alloc
+	replaced   map[fleet.AllocID]bool        // whose replacement was placed
+	makeRoom   map[fleet.AllocID]bool        // that stop first, so that there is room
+	failed     map[string]*fleet.AllocMetric // by group
+	queued     map[string]int                // by group
+}
+
+// newAttempt decides what is to be done for job, and finds nodes for it.
+func newAttempt(v *state.View, eval *fleet.Evaluation, job *fleet.Job, now time.Time, newID func() string) (*attempt, error) {
+	a := &attempt{
+		view: v, eval: eval, job: job, now: now, newID: newID, rankings: map[string]*ranking{},
+		replaced: map[fleet.AllocID]bool{}, makeRoom: map[fleet.AllocID]bool{},
+		failed: map[string]*fleet.AllocMetric{}, queued: map[string]int{},
+	}
+	in, err := a.input()
+	if err != nil {
+		return nil, err
+	}
+	a.decisions = reconcile.Decide(in)
+	if job.Stopped() {
+		return a, nil
+	}
+	for _, g := range job.TaskGroups {
+		a.queued[g.Name] = 0
+	}
+	return a, a.rank(in.Allocs)
+}
+
+// input makes the picture that reconcile decides on.
+func (a *attempt) input() (reconcile.Input, error) {
+	in := reconcile.Input{
+		Job: a.job, Namespace: a.eval.Namespace, JobID: a.eval.JobID, EvalID: a.eval.ID, Priority: a.eval.Priority,
+		Nodes: map[fleet.NodeID]*fleet.Node{}, DefaultDisconnect: map[string]string{},
+		Waiting: map[fleet.EvalID]time.Time{}, Now: a.now, NewID: a.newID,
+	}
+	for al := range a.view.AllocsByJob(a.eval.Namespace, a.eval.JobID) {
+		in.Allocs = append(in.Allocs, al)
+		if _, known := in.Nodes[al.NodeID]; !known {
+			if n, ok := a.view.Node(al.NodeID); ok {
+				in.Nodes[al.NodeID] = n
+			}
+		}
+	}
+	for p := range a.view.Pools() {
+		in.DefaultDisconnect[p.Name] = p.DefaultDisconnect
+	}
+	for e := range a.view.EvalsByJob(a.eval.Namespace, a.eval.JobID) {
+		if e.Status == fleet.EvalPending && e.WaitUntil.After(a.now) && isFollowUp(e.TriggeredBy) {
+			in.Waiting[e.ID] = e.WaitUntil
+		}
+	}
+	suits, err := a.suits()
+	in.Suits = suits
+	return in, err
+}
+
+// isFollowUp reports whether evaluations of a trigger that wait for a time come
+// from a decision.
+func isFollowUp(trigger string) bool {
+	switch trigger {
+	case fleet.TriggerRetryFailedAlloc, fleet.TriggerAllocReschedule, fleet.TriggerDisconnectTimeout:
+		return true
+	}
+	return false
+}
+
+// suits tells whether nodes suit the groups of the job.
+func (a *attempt) suits() (func(*fleet.Node, string) string, error) {
+	if a.job.Stopped() {
+		return nil, nil
+	}
+	groups := map[string]*feasibility{}
+	for i := range a.job.TaskGroups {
+		g := &a.job.TaskGroups[i]
+		f, err := newFeasibility(a.job, g)
+		if err != nil {
+			return nil, err
+		}
+		groups[g.Name] = f
+	}
+	return func(n *fleet.Node, group string) string { return groups[group].check(n) }, nil
+}
+
+// rank finds nodes for all placements.
+func (a *attempt) rank(allocs []*fleet.Alloc) error {
+	counts := map[string]int{}
+	for _, p := range a.decisions.Place {
+		counts[p.Group]++
+	}
+	if len(counts) == 0 {
+		return nil
+	}
+	a.tenants = a.tenancy(allocs)
+	stops := map[fleet.AllocID]reconcile.Change{}
+	for _, c := range a.decisions.Stops {
+		stops[c.Alloc.ID] = c
+	}
+	for _, p := range a.decisions.Place {
+		r := a.rankings[p.Group]
+		if r == nil {
+			var err error
+			r, err = newRanking(a.view, a.job, a.job.Group(p.Group), a.tenants, newSample(a.view, string(a.eval.ID)+p.Group))
+			if err != nil {
+				return err
+			}
+			r.target = max(r.target, counts[p.Group])
+			a.rankings[p.Group] = r
+		}
+		a.place(r, p, stops)
+	}
+	return nil
+}
+
+// tenancy counts the job's allocations that are there and stay there.
+func (a *attempt) tenancy(allocs []*fleet.Alloc) *tenancy {
+	t := &tenancy{byNode: map[fleet.NodeID]map[string]int{}, planned: map[fleet.NodeID]fleet.Resources{}}
+	leaves := map[fleet.AllocID]bool{}
+	for _, c := range a.decisions.Stops {
+		leaves[c.Alloc.ID] = !c.WithPlacement
+	}
+	for _, c := range a.decisions.Lost {
+		leaves[c.Alloc.ID] = true
+	}
+	for _, al := range allocs {
+		if al.Terminal() || leaves[al.ID] {
+			continue
+		}
+		if t.byNode[al.NodeID] == nil {
+			t.byNode[al.NodeID] = map[string]int{}
+		}
+		t.byNode[al.NodeID][al.TaskGroup]++
+	}
+	return t
+}
+
+// place finds a node for one placement. What it is to replace stands in nobody's
+// way; but the room that it takes is free only when its edge has said that it
+// ended. So where there is no other room, it is stopped first.
+func (a *attempt) place(r *ranking, p reconcile.Placement, stops map[fleet.AllocID]reconcile.Change) {
+	var prev *fleet.Alloc
+	if p.Previous != nil && stops[p.Previous.ID].WithPlacement && !p.Previous.Terminal() {
+		prev = p.Previous
+		r.move(prev, -1)
+	}
+	if made, ok := r.place(p); ok {
+		a.placements = append(a.placements, a.alloc(r, p, made))
+		if p.Previous != nil {
+			a.replaced[p.Previous.ID] = true
+		}
+		return
+	}
+	a.queued[p.Group]++
+	if m := a.failed[p.Group]; m != nil {
+		m.CoalescedFailures++
+	} else {
+		a.failed[p.Group] = r.failure()
+	}
+	if prev == nil {
+		return
+	}
+	if r.roomAfter(prev) {
+		a.makeRoom[prev.ID] = true
+		return
+	}
+	r.move(prev, 1)
+}
+
+// alloc makes the allocation of a placement.
+func (a *attempt) alloc(r *ranking, p reconcile.Placement, made choice) fleet.Alloc {
+	al := fleet.Alloc{
+		ID: fleet.AllocID(a.newID()), Namespace: a.eval.Namespace, EvalID: a.eval.ID, Name: p.Name,
+		NodeID: made.node.ID, NodeName: made.node.Name,
+		JobID: a.job.ID, Job: a.job, JobVersion: a.job.Version, JobHash: a.job.SpecHash, TaskGroup: p.Group,
+		AllocatedResources: r.ask, Score: made.score, Metrics: made.metric,
+		DesiredStatus: fleet.DesiredRun, DesiredDescription: p.Reason, ClientStatus: fleet.ClientPending,
+		RescheduleTracker: p.Tracker, CreateTime: a.now.UnixNano(), ModifyTime: a.now.UnixNano(),
+	}
+	if p.Previous != nil {
+		al.PreviousAllocation = p.Previous.ID
+	}
+	return al
+}
+
+// reasons returns a line for each decision and for what could not be placed.
+func (a *attempt) reasons() []string {
+	lines := a.decisions.Reasons()
+	if a.job.Stopped() {
+		return lines
+	}
+	for _, g := range a.job.TaskGroups {
+		if m := a.failed[g.Name]; m != nil {
+			lines = append(lines, fmt.Sprintf("wait %s: no node for %d of them: %s", g.Name, a.queued[g.Name], shortage(m)))
+		}
+	}
+	return lines
+}
+
+// shortage says why no node was found.
+func shortage(m *fleet.AllocMetric) string {
+	switch {
+	case m.NodesEvaluated == 0 && m.NodesInPool == 0:
+		return "no node of the pool is ready"
+	case m.NodesEvaluated == 0:
+		return fmt.Sprintf("none of the %d ready nodes of the pool is in the job's datacenters", m.NodesInPool)
+	}
+	return fmt.Sprintf("of %d nodes %d do not suit and %d are full", m.NodesEvaluated, m.NodesFiltered, m.NodesExhausted)
+}

@@ -1,0 +1,117 @@
+package scheduler
+
+import (
+	"fmt"
+	"strconv"
+
+	"skerry/fleet"
+)
+
+// feasibility says on which nodes a group of a job may run, whatever room they
+// have. What holds for a node's computed class is found out once a class.
+// It belongs to one goroutine.
+type feasibility struct {
+	job     *fleet.Job
+	conds   []fleet.Condition // that nodes of a class have in common
+	perNode []fleet.Condition // that look at what is unique to a node
+	drivers []string
+	classes map[string]verdict
+}
+
+// verdict is why nodes do not suit, "" where they do.
+type verdict string
+
+const missingDrivers = "missing drivers"
+
+// newFeasibility compiles the constraints of a group and all its tasks.
+func newFeasibility(job *fleet.Job, g *fleet.TaskGroup) (*feasibility, error) {
+	f := &feasibility{job: job, classes: map[string]verdict{}}
+	all := append([]fleet.Constraint{}, job.Constraints...)
+	all = append(all, g.Constraints...)
+	seen := map[string]bool{}
+	for i := range g.Tasks {
+		all = append(all, g.Tasks[i].Constraints...)
+		if d := g.Tasks[i].Driver; !seen[d] {
+			seen[d] = true
+			f.drivers = append(f.drivers, d)
+		}
+	}
+	conds, err := fleet.Conditions(all)
+	if err != nil {
+		return nil, fmt.Errorf("group %s: %w", g.Name, err)
+	}
+	for _, c := range conds {
+		switch {
+		case c.Constraint().Operand == fleet.OpDistinctHosts, c.Constraint().Operand == fleet.OpDistinctProp:
+		case c.PerNode():
+			f.perNode = append(f.perNode, c)
+		default:
+			f.conds = append(f.conds, c)
+		}
+	}
+	return f, nil
+}
+
+// inScope reports whether the job is for nodes such as this one at all.
+func (f *feasibility) inScope(n *fleet.Node) bool {
+	return f.job.InPool(n.NodePool) && f.job.InDatacenter(n.Datacenter)
+}
+
+// check says why a node does not suit, "" where it does.
+func (f *feasibility) check(n *fleet.Node) string {
+	v, ok := f.classes[n.ComputedClass]
+	if !ok || n.ComputedClass == "" {
+		v = f.checkClass(n)
+		f.classes[n.ComputedClass] = v
+	}
+	if v != "" {
+		return string(v)
+	}
+	for _, c := range f.perNode {
+		if !c.Holds(n) {
+			return c.Constraint().String()
+		}
+	}
+	return ""
+}
+
+func (f *feasibility) checkClass(n *fleet.Node) verdict {
+	if !f.job.InPool(n.NodePool) {
+		return verdict("node pool " + n.NodePool)
+	}
+	if !f.job.InDatacenter(n.Datacenter) {
+		return verdict("datacenter " + n.Datacenter)
+	}
+	for _, d := range f.drivers {
+		if !hasDriver(n, d) {
+			return missingDrivers
+		}
+	}
+	for _, c := range f.conds {
+		if !c.Holds(n) {
+			return verdict(c.Constraint().String())
+		}
+	}
+	return ""
+}
+
+// hasDriver reports whether a node has a driver, and it works. A node that says
+// nothing of it may have its attribute.
+func hasDriver(n *fleet.Node, driver string) bool {
+	if d, ok := n.Drivers[driver]; ok {
+		return d.Detected && d.Healthy
+	}
+	has, err := strconv.ParseBool(n.Attributes["driver."+driver])
+	return err == nil && has
+}
+
+// eligibility adds what was found out to a blocked evaluation's classes: a class
+// is eligible where any of the groups that wait could run there.
+func (f *feasibility) eligibility(classes map[string]bool) (escaped bool) {
+	for class, v := range f.classes {
+		if class != "" {
+			classes[class] = classes[class] || v == ""
+		}
+	}
+	return len(f.perNode) > 0
+}

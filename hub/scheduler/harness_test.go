@@ -1,0 +1,321 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/scheduler"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// cluster is a state with all that a scheduler needs of a hub: commands are
+// applied at once, plans are checked for room, evaluations are handed out one by
+// one.
+type cluster struct {
+	tb    testing.TB
+	store *state.Store
+	now   time.Time
+
+	mu        sync.Mutex
+	index     fleet.Index
+	ids       int
+	sub       func(fleet.Plan) (fleet.PlanResult, bool) // answers instead of the planner where it returns true
+	submitErr error
+	plans     []fleet.Plan
+	entries   []state.Command // what the scheduler committed
+	epoch     map[fleet.NodeID]fleet.Epoch
+	seq       map[fleet.NodeID]fleet.Seq
+	chain     map[fleet.NodeID][]byte
+
+	deliver chan scheduler.Delivery
+	dealt   chan string // "ack" or "nack"
+}
+
+func newCluster(tb testing.TB) *cluster {
+	c := &cluster{
+		tb: tb, store: state.New(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		epoch: map[fleet.NodeID]fleet.Epoch{}, seq: map[fleet.NodeID]fleet.Seq{}, chain: map[fleet.NodeID][]byte{},
+		deliver: make(chan scheduler.Delivery), dealt: make(chan string, 1),
+	}
+	s, err := scheduler.New(scheduler.Config{
+		State: c.store, Broker: c, Planner: c, Evals: c, Workers: 1,
+		NewID: c.newID, Now: func() time.Time { return c.now },
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			tb.Error(err)
+		}
+	})
+	tb.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return c
+}
+
+func (c *cluster) newID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ids++
+	return fleet.DeriveUUID("test", fmt.Sprint(c.ids))
+}
+
+// apply commits a command.
+func (c *cluster) apply(cmd state.Command) state.Result {
+	c.mu.Lock()
+	c.index++
+	index := c.index
+	c.mu.Unlock()
+	res := c.store.Apply(index, cmd)
+	if res.Err != nil {
+		c.tb.Fatalf("apply %T: %v", cmd, res.Err)
+	}
+	return res
+}
+
+func (c *cluster) Dequeue(ctx context.Context, types []string) (scheduler.Delivery, error) {
+	if !slices.Equal(types, []string{"service", "batch"}) {
+		return scheduler.Delivery{}, fmt.Errorf("types %v", types)
+	}
+	select {
+	case d := <-c.deliver:
+		return d, nil
+	case <-ctx.Done():
+		return scheduler.Delivery{}, ctx.Err()
+	}
+}
+
+func (c *cluster) Ack(context.Context, fleet.EvalID, string) error  { c.dealt <- "ack"; return nil }
+func (c *cluster) Nack(context.Context, fleet.EvalID, string) error { c.dealt <- "nack"; return nil }
+
+// Submit commits what has room, as the planner does.
+func (c *cluster) Submit(_ context.Context, p fleet.Plan) (fleet.PlanResult, error) {
+	c.mu.Lock()
+	c.plans = append(c.plans, p)
+	sub, err := c.sub, c.submitErr
+	c.mu.Unlock()
+	if err != nil {
+		return fleet.PlanResult{}, err
+	}
+	if sub != nil {
+		if res, ok := sub(p); ok {
+			return res, nil
+		}
+	}
+	v := c.store.View()
+	res := fleet.PlanResult{NodeUpdate: p.NodeUpdate, NodeAllocation: map[fleet.NodeID][]fleet.Alloc{}, Rejected: map[fleet.NodeID]string{}}
+	for id, list := range p.NodeAllocation {
+		n, ok := v.Node(id)
+		need := v.Used(id)
+		for _, a := range list {
+			if _, known := v.Alloc(a.ID); !known {
+				need = need.Add(a.AllocatedResources)
+			}
+		}
+		if !ok || need.Exceeds(n.Free()) != "" {
+			res.Rejected[id] = "full"
+			continue
+		}
+		res.NodeAllocation[id] = list
+	}
+	cmd := state.Plan{Result: res, EvalID: p.EvalID, Now: c.now.UnixNano(), Jobs: []*fleet.Job{p.Job}}
+	if p.Job == nil {
+		cmd.Jobs = nil
+	}
+	if res.Full() {
+		cmd.Evals = p.Evals
+	}
+	c.commit(cmd)
+	res.RefreshIndex, res.AllocIndex = v.Index(), v.Index()+1
+	return res, nil
+}
+
+func (c *cluster) Update(_ context.Context, from scheduler.Delivery, evals []fleet.Evaluation) error {
+	if from.Token != "t" {
+		return fleet.Errorf(fleet.CodeConflict, "token %q", from.Token)
+	}
+	c.commit(state.Evals{Evals: evals, Now: c.now.UnixNano()})
+	return nil
+}
+
+func (c *cluster) commit(cmd state.Command) {
+	c.apply(cmd)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries = append(c.entries, cmd)
+}
+
+// schedule delivers an evaluation and returns what the state has of it then.
+func (c *cluster) schedule(id fleet.EvalID) *fleet.Evaluation {
+	c.tb.Helper()
+	e, ok := c.store.View().Eval(id)
+	if !ok {
+		c.tb.Fatalf("there is no evaluation %s", id)
+	}
+	c.mu.Lock()
+	c.plans, c.entries = nil, nil
+	c.mu.Unlock()
+	c.deliver <- scheduler.Delivery{Eval: e, Token: "t"}
+	if got := <-c.dealt; got != "ack" {
+		c.tb.Fatalf("evaluation %s of %s: %s", id, e.JobID, got)
+	}
+	e, _ = c.store.View().Eval(id)
+	return e
+}
+
+// settle schedules until no evaluation is pending that is not for later.
+func (c *cluster) settle() {
+	c.tb.Helper()
+	for range 20 {
+		e := c.pending()
+		if e == nil {
+			return
+		}
+		c.schedule(e.ID)
+	}
+	c.tb.Fatal("evaluations do not end")
+}
+
+func (c *cluster) pending() *fleet.Evaluation {
+	for e := range c.store.View().Evals("*", "") {
+		if e.Status == fleet.EvalPending && !e.WaitUntil.After(c.now) {
+			return e
+		}
+	}
+	return nil
+}
+
+// unblock makes a blocked evaluation pending, as the broker does when capacity
+// appears.
+func (c *cluster) unblock(id fleet.EvalID) {
+	e, _ := c.store.View().Eval(id)
+	next := *e
+	next.Status = fleet.EvalPending
+	c.apply(state.Evals{Evals: []fleet.Evaluation{next}, Now: c.now.UnixNano()})
+}
+
+// register stores a job and schedules it.
+func (c *cluster) register(job *fleet.Job) *fleet.Evaluation {
+	c.tb.Helper()
+	e := &fleet.Evaluation{
+		ID: fleet.EvalID(c.newID()), Namespace: job.Namespace, JobID: job.ID, Type: job.Type, Priority: job.Priority,
+		TriggeredBy: fleet.TriggerJobRegister, Status: fleet.EvalPending,
+	}
+	c.apply(state.JobRegister{Job: job, Eval: e, Now: c.now.UnixNano()})
+	return c.schedule(e.ID)
+}
+
+// node returns a machine with the sim driver, as an edge describes itself.
+func node(i int, change ...func(*fleet.Node)) *fleet.Node {
+	n := &fleet.Node{
+		ID: fleet.NodeID(fleet.DeriveUUID("node", fmt.Sprint(i))), Name: fmt.Sprintf("edge-%d", i),
+		Datacenter: "dc1", NodePool: fleet.DefaultPool,
+		Attributes: map[string]string{"kernel.name": "linux", "unique.hostname": fmt.Sprintf("edge-%d", i)},
+		Meta:       map[string]string{"rack": fmt.Sprint(i % 3)},
+		Resources:  fleet.Resources{CPU: 14000, MemoryMB: 8192, DiskMB: 100 << 10},
+		Drivers:    map[string]fleet.DriverInfo{"sim": {Detected: true, Healthy: true}},
+	}
+	for _, f := range change {
+		f(n)
+	}
+	return n
+}
+
+// open brings a node's new session, with nothing to replay.
+func (c *cluster) open(n *fleet.Node) {
+	res := c.apply(state.SessionOpen{
+		NodeID: n.ID, Session: uint64(c.epoch[n.ID]) + 1, Head: c.seq[n.ID], Node: n,
+		EvalSeed: c.newID(), Now: c.now.UnixNano(),
+	})
+	c.epoch[n.ID] = res.Session.Epoch
+}
+
+func (c *cluster) nodes(n int, change ...func(*fleet.Node)) {
+	for i := range n {
+		c.open(node(i, change...))
+	}
+}
+
+// miss lets a node miss its deadline.
+func (c *cluster) miss(id fleet.NodeID) {
+	c.apply(state.NodeStatus{
+		Nodes: []state.NodeMissed{{NodeID: id, Epoch: c.epoch[id], Reason: "silent"}}, EvalSeed: c.newID(), Now: c.now.UnixNano(),
+	})
+}
+
+// report applies what a node's edge says of an allocation.
+func (c *cluster) report(a *fleet.Alloc, status string) {
+	c.seq[a.NodeID]++
+	row, err := syncproto.EncodeRow(fleet.Transition{
+		Seq: c.seq[a.NodeID], Kind: fleet.TransitionAlloc, Alloc: a.ID, ClientStatus: status,
+	})
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	res := c.apply(state.AllocUpdates{EvalSeed: c.newID(), Now: c.now.UnixNano(), Batches: []state.NodeRows{{
+		NodeID: a.NodeID, Epoch: c.epoch[a.NodeID], First: c.seq[a.NodeID], Prev: c.chain[a.NodeID], Rows: [][]byte{row},
+	}}})
+	if code := res.Updates[0].Code; code != "" {
+		c.tb.Fatalf("report %s: %s %s", status, code, res.Updates[0].Message)
+	}
+	c.chain[a.NodeID] = syncproto.ChainHash(c.chain[a.NodeID], row)
+}
+
+// job returns a service with one task for the sim driver.
+func job(count int, change ...func(*fleet.Job)) *fleet.Job {
+	j := &fleet.Job{
+		Region: "global", Namespace: fleet.DefaultNamespace, ID: "web", Name: "web", Type: fleet.JobTypeService, Priority: 50,
+		Datacenters: []string{"*"}, NodePool: fleet.DefaultPool,
+		TaskGroups: []fleet.TaskGroup{{
+			Name: "web", Count: count,
+			ReschedulePolicy: &fleet.ReschedulePolicy{Unlimited: true, DelayFunction: fleet.DelayConstant},
+			Tasks: []fleet.Task{{
+				Name: "main", Driver: "sim", Config: map[string]any{"run_for": "1h"},
+				Resources: fleet.Resources{CPU: 500, MemoryMB: 256, DiskMB: 150}, KillTimeout: 5 * time.Second,
+			}},
+		}},
+	}
+	for _, f := range change {
+		f(j)
+	}
+	return j
+}
+
+func (c *cluster) allocs() []*fleet.Alloc {
+	return slices.Collect(c.store.View().AllocsByJob(fleet.DefaultNamespace, "web"))
+}
+
+// alive lists allocations that are to run and have not ended, by name.
+func (c *cluster) alive() []*fleet.Alloc {
+	var out []*fleet.Alloc
+	for _, a := range c.allocs() {
+		if !a.Terminal() {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b *fleet.Alloc) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+func names(allocs []*fleet.Alloc) string {
+	var out []string
+	for _, a := range allocs {
+		out = append(out, a.Name)
+	}
+	return strings.Join(out, " ")
+}

@@ -1,0 +1,127 @@
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"skerry/fleet"
+	"skerry/reconcile"
+)
+
+// plan makes the plan of an attempt. Each allocation in it is whole, as it shall
+// be; that an allocation was replaced (NextAllocation) the state notes itself.
+func (a *attempt) plan(token string) fleet.Plan {
+	p := fleet.Plan{
+		EvalID: a.eval.ID, EvalToken: token, Priority: a.eval.Priority, Job: a.job, SnapshotIndex: a.view.Index(),
+		AllAtOnce:      a.job != nil && a.job.AllAtOnce,
+		NodeAllocation: map[fleet.NodeID][]fleet.Alloc{}, NodeUpdate: map[fleet.NodeID][]fleet.Alloc{},
+	}
+	update := func(into map[fleet.NodeID][]fleet.Alloc, changes []reconcile.Change, keep func(reconcile.Change) bool) {
+		for _, c := range changes {
+			if keep(c) {
+				al := c.Apply(a.job)
+				into[al.NodeID] = append(into[al.NodeID], al)
+			}
+		}
+	}
+	all := func(reconcile.Change) bool { return true }
+	update(p.NodeUpdate, a.decisions.Stops, a.stops)
+	update(p.NodeUpdate, a.decisions.Lost, all)
+	update(p.NodeUpdate, a.decisions.Unknown, all)
+	update(p.NodeUpdate, a.decisions.Reconnects, all)
+	update(p.NodeUpdate, a.decisions.Kept, reconcile.Change.Waits)
+	update(p.NodeAllocation, a.decisions.InPlace, all)
+	for _, al := range a.placements {
+		p.NodeAllocation[al.NodeID] = append(p.NodeAllocation[al.NodeID], al)
+	}
+	p.Evals = a.evals()
+	return p
+}
+
+// stops reports whether a stop takes place: one that is made for a replacement
+// does only where there is one, or where it makes room for it.
+func (a *attempt) stops(c reconcile.Change) bool {
+	return !c.WithPlacement || a.replaced[c.Alloc.ID] || a.makeRoom[c.Alloc.ID]
+}
+
+// evals returns what becomes of evaluations: those for later, those that nobody
+// waits for, the one that waits for capacity, and the end of this one.
+func (a *attempt) evals() []fleet.Evaluation {
+	out := slices.Clone(a.decisions.FollowUps)
+	for _, id := range a.decisions.Cancel {
+		if e, ok := a.view.Eval(id); ok && !e.Terminal() {
+			c := *e
+			c.Status, c.StatusDescription = fleet.EvalCanceled, "what it waited for has come otherwise"
+			out = append(out, c)
+		}
+	}
+	done := *a.eval
+	done.Status, done.StatusDescription = fleet.EvalComplete, ""
+	done.SnapshotIndex, done.ModifyTime = a.view.Index(), a.now.UnixNano()
+	done.QueuedAllocations, done.FailedTGAllocs = a.queued, nil
+	done.ClassEligibility, done.EscapedClass = nil, false
+	if len(a.failed) == 0 {
+		return append(out, done)
+	}
+	if waited(a.eval) {
+		// It was waiting for capacity already, and goes on waiting.
+		return append(out, a.block(done, fleet.TriggerQueuedAllocs))
+	}
+	blocked := a.block(a.blocked(), fleet.TriggerQueuedAllocs)
+	done.FailedTGAllocs, done.BlockedEval = a.failed, blocked.ID
+	return append(out, blocked, done)
+}
+
+// waited reports whether an evaluation is one that waits for capacity.
+func waited(e *fleet.Evaluation) bool {
+	return e.TriggeredBy == fleet.TriggerQueuedAllocs || e.TriggeredBy == fleet.TriggerMaxPlanAttempts
+}
+
+// blocked is the job's evaluation that waits for capacity: the one that there is,
+// or a new one.
+func (a *attempt) blocked() fleet.Evaluation {
+	for e := range a.view.EvalsByJob(a.eval.Namespace, a.eval.JobID) {
+		if e.Status == fleet.EvalBlocked && e.ID != a.eval.ID {
+			return *e
+		}
+	}
+	e := fleet.Evaluation{
+		ID: fleet.EvalID(a.newID()), Namespace: a.eval.Namespace, JobID: a.eval.JobID, Priority: a.eval.Priority,
+		Type: a.eval.Type, JobModifyIndex: a.eval.JobModifyIndex, PreviousEval: a.eval.ID, CreateTime: a.now.UnixNano(),
+	}
+	return e
+}
+
+// block lets an evaluation wait for capacity of the classes that would help.
+func (a *attempt) block(e fleet.Evaluation, trigger string) fleet.Evaluation {
+	e.Status, e.TriggeredBy = fleet.EvalBlocked, trigger
+	e.StatusDescription = "waits for capacity: not all could be placed"
+	e.SnapshotIndex, e.ModifyTime = a.view.Index(), a.now.UnixNano()
+	e.FailedTGAllocs, e.QueuedAllocations = a.failed, a.queued
+	e.ClassEligibility, e.EscapedClass = map[string]bool{}, false
+	for _, group := range slices.Sorted(maps.Keys(a.failed)) {
+		if a.rankings[group].where.eligibility(e.ClassEligibility) {
+			e.EscapedClass = true
+		}
+	}
+	return e
+}
+
+// gaveUp is the end of an evaluation whose plans were refused too often: it
+// failed, and another waits for whatever changes next.
+func (a *attempt) gaveUp(attempts int) []fleet.Evaluation {
+	blocked := a.block(a.blocked(), fleet.TriggerMaxPlanAttempts)
+	blocked.StatusDescription = "waits for a change: plans were refused too often"
+	blocked.EscapedClass = true
+	done := *a.eval
+	done.Status, done.BlockedEval = fleet.EvalFailed, blocked.ID
+	done.StatusDescription = fmt.Sprintf("maximum attempts reached (%d)", attempts)
+	queued := maps.Clone(a.queued)
+	for _, al := range a.placements {
+		queued[al.TaskGroup]++
+	}
+	blocked.QueuedAllocations, done.QueuedAllocations, done.FailedTGAllocs = queued, queued, a.failed
+	done.ModifyTime = a.now.UnixNano()
+	return []fleet.Evaluation{blocked, done}
+}

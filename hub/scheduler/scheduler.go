@@ -1,0 +1,110 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// ErrStopping is why a worker gave an evaluation back while the hub shuts down.
+var ErrStopping = errors.New("the scheduler is stopping")
+
+// Delivery is an evaluation that the broker gave out.
+type Delivery struct {
+	Eval      *fleet.Evaluation
+	Token     string      // proves the delivery
+	WaitIndex fleet.Index // what the state must have applied before it is looked at
+}
+
+// Broker is the leader's queue of evaluations.
+type Broker interface {
+	// Dequeue waits for an evaluation of one of the job types.
+	Dequeue(ctx context.Context, types []string) (Delivery, error)
+	Ack(ctx context.Context, id fleet.EvalID, token string) error
+	Nack(ctx context.Context, id fleet.EvalID, token string) error
+}
+
+// Planner checks and commits plans, at the leader.
+type Planner interface {
+	Submit(ctx context.Context, p fleet.Plan) (fleet.PlanResult, error)
+}
+
+// Evals commits evaluations of which no plan has to be made: the end of the
+// delivered one and what comes with it. It is refused where the delivery does not
+// hold any more, as a plan would be: another worker looks at a newer picture.
+type Evals interface {
+	Update(ctx context.Context, d Delivery, evals []fleet.Evaluation) error
+}
+
+// State is this hub's replica.
+type State interface {
+	View() *state.View
+	WaitIndex(ctx context.Context, index fleet.Index) error
+}
+
+// Config is what a Scheduler needs. Zero numbers take the defaults.
+type Config struct {
+	State   State
+	Broker  Broker
+	Planner Planner
+	Evals   Evals
+	Log     *slog.Logger
+
+	Workers int              // one a processor, at least 2
+	NewID   func() string    // nil: random
+	Now     func() time.Time // nil: time.Now
+
+	// SyncWait is how long a worker waits for its state to reach the evaluation
+	// before it gives it back; HoldOff how much longer it then takes no other,
+	// unless the state gets there sooner.
+	SyncWait time.Duration // 5 s
+	HoldOff  time.Duration // 50 s
+}
+
+// Scheduler runs workers.
+type Scheduler struct {
+	cfg Config
+}
+
+// New validates cfg.
+func New(cfg Config) (*Scheduler, error) {
+	if cfg.State == nil || cfg.Broker == nil || cfg.Planner == nil || cfg.Evals == nil || cfg.Log == nil {
+		return nil, errors.New("make a scheduler: State, Broker, Planner, Evals and Log are needed")
+	}
+	if cfg.Workers == 0 {
+		cfg.Workers = max(2, runtime.NumCPU())
+	}
+	if cfg.NewID == nil {
+		cfg.NewID = func() string { return fleet.NewUUID(nil) }
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	cfg.SyncWait = orDefault(cfg.SyncWait, 5*time.Second)
+	cfg.HoldOff = orDefault(cfg.HoldOff, 50*time.Second)
+	return &Scheduler{cfg: cfg}, nil
+}
+
+// Run runs the workers until ctx is done, and returns when all have ended.
+func (s *Scheduler) Run(ctx context.Context) error {
+	var workers sync.WaitGroup
+	for i := range s.cfg.Workers {
+		w := worker{cfg: s.cfg, log: s.cfg.Log.With("worker", i)}
+		workers.Go(func() { w.run(ctx) })
+	}
+	workers.Wait()
+	return nil
+}
+
+func orDefault(v, def time.Duration) time.Duration {
+	if v == 0 {
+		return def
+	}
+	return v
+}

@@ -1,0 +1,178 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"skerry/fleet"
+)
+
+const (
+	// serviceAttempts and batchAttempts are how often in a row a plan may be
+	// refused, with nothing of it committed, before the worker gives up.
+	serviceAttempts = 5
+	batchAttempts   = 2
+	// nackWithin is how long a worker tries to give an evaluation back while the
+	// hub shuts down.
+	nackWithin = time.Second
+)
+
+// errBehind is why an evaluation was given back: this hub's state is not there
+// yet.
+var errBehind = errors.New("the state is behind the evaluation")
+
+var jobTypes = []string{fleet.JobTypeService, fleet.JobTypeBatch}
+
+// worker deals with one evaluation at a time.
+type worker struct {
+	cfg Config
+	log *slog.Logger
+}
+
+// run deals with evaluations until ctx is done.
+func (w *worker) run(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; {
+		d, err := w.cfg.Broker.Dequeue(ctx, jobTypes)
+		if err == nil {
+			err = w.deliver(ctx, d)
+		}
+		switch {
+		case err == nil:
+			failures = 0
+			continue
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, errBehind):
+			continue // it has waited long enough
+		}
+		// Without a leader there is nothing to do but to ask again.
+		w.log.Debug("worker rests", "err", err, "failures", failures)
+		rest(ctx, pause(failures))
+		failures++
+	}
+}
+
+// deliver deals with a delivery and acknowledges it, or gives it back.
+func (w *worker) deliver(ctx context.Context, d Delivery) error {
+	log := w.log.With("eval_id", d.Eval.ID, "job_id", d.Eval.JobID)
+	index := max(d.WaitIndex, d.Eval.ModifyIndex)
+	err := w.catchUp(ctx, index)
+	if err == nil {
+		err = w.process(ctx, d)
+	}
+	switch {
+	case err == nil:
+		return w.cfg.Broker.Ack(ctx, d.Eval.ID, d.Token)
+	case ctx.Err() != nil:
+		err = fmt.Errorf("evaluation %s: %w", fleet.Short(d.Eval.ID), ErrStopping)
+		log.Debug("evaluation given back", "err", err)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), nackWithin)
+		defer cancel()
+		return errors.Join(err, w.cfg.Broker.Nack(stop, d.Eval.ID, d.Token))
+	}
+	log.Warn("evaluation given back", "err", err)
+	if nack := w.cfg.Broker.Nack(ctx, d.Eval.ID, d.Token); nack != nil {
+		log.Debug("evaluation not given back", "err", nack) // the broker takes it back by itself
+	}
+	if errors.Is(err, errBehind) {
+		w.holdOff(ctx, index)
+	}
+	return err
+}
+
+// catchUp waits until this hub's state has seen the evaluation.
+func (w *worker) catchUp(ctx context.Context, index fleet.Index) error {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.SyncWait)
+	defer cancel()
+	if err := w.cfg.State.WaitIndex(ctx, index); err != nil {
+		return fmt.Errorf("wait %s for index %d: %w", w.cfg.SyncWait, index, errBehind)
+	}
+	return nil
+}
+
+// holdOff keeps a worker whose hub is behind from taking what another could do,
+// until the hub has caught up or the time is over.
+func (w *worker) holdOff(ctx context.Context, index fleet.Index) {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.HoldOff)
+	defer cancel()
+	if err := w.cfg.State.WaitIndex(ctx, index); err != nil && ctx.Err() == nil {
+		w.log.Warn("wait for the state", "err", err)
+		rest(ctx, w.cfg.HoldOff)
+	}
+}
+
+// process makes plans for an evaluation until one is committed whole.
+func (w *worker) process(ctx context.Context, d Delivery) error {
+	limit := serviceAttempts
+	if d.Eval.Type == fleet.JobTypeBatch {
+		limit = batchAttempts
+	}
+	for tries := 1; ; tries++ {
+		view := w.cfg.State.View()
+		if e, ok := view.Eval(d.Eval.ID); ok && e.Terminal() {
+			return nil // canceled, or an earlier delivery got through after all
+		}
+		job, _ := view.Job(d.Eval.Namespace, d.Eval.JobID)
+		if job != nil && job.Type != fleet.JobTypeService && job.Type != fleet.JobTypeBatch {
+			return w.fail(ctx, d, fmt.Sprintf("jobs of type %s are not scheduled", job.Type))
+		}
+		a, err := newAttempt(view, d.Eval, job, w.cfg.Now(), w.cfg.NewID)
+		if err != nil {
+			return w.fail(ctx, d, err.Error())
+		}
+		plan := a.plan(d.Token)
+		if len(plan.NodeAllocation)+len(plan.NodeUpdate) == 0 {
+			return w.cfg.Evals.Update(ctx, d, plan.Evals)
+		}
+		res, err := w.cfg.Planner.Submit(ctx, plan)
+		if err != nil {
+			return fmt.Errorf("submit plan: %w", err)
+		}
+		w.log.Debug("plan submitted", "eval_id", d.Eval.ID, "job_id", d.Eval.JobID,
+			"placed", len(a.placements), "rejected", len(res.Rejected), "index", res.AllocIndex)
+		if res.Full() {
+			return nil
+		}
+		if len(res.NodeAllocation)+len(res.NodeUpdate) > 0 {
+			tries = 0 // it gets on
+		}
+		if tries >= limit {
+			return w.cfg.Evals.Update(ctx, d, a.gaveUp(limit))
+		}
+		if err := w.catchUp(ctx, res.RefreshIndex); err != nil {
+			return err
+		}
+	}
+}
+
+// fail ends an evaluation that no plan can be made for.
+func (w *worker) fail(ctx context.Context, d Delivery, why string) error {
+	done := *d.Eval
+	done.Status, done.StatusDescription = fleet.EvalFailed, why
+	return w.cfg.Evals.Update(ctx, d, []fleet.Evaluation{done})
+}
+
+// pause is how long a worker rests after its nth failure in a row: longer each
+// time, and never in step with the others.
+func pause(failures int) time.Duration {
+	const first, most = 20 * time.Millisecond, 10 * time.Second
+	d := most
+	if failures < 9 {
+		d = min(most, first<<failures)
+	}
+	return d/2 + rand.N(d/2)
+}
+
+// rest waits, or until ctx is done.
+func rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

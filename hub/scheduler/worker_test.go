@@ -1,0 +1,220 @@
+package scheduler_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/scheduler"
+	"skerry/hub/state"
+)
+
+// desk is a broker, planner and evaluations' store that notes when what was
+// called.
+type desk struct {
+	store *state.Store
+	start time.Time
+
+	mu    sync.Mutex
+	queue []scheduler.Delivery
+	calls []string
+	fail  int // Dequeue fails that often first
+}
+
+func (d *desk) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls = append(d.calls, fmt.Sprintf("%s %s", time.Since(d.start).Round(time.Second), fmt.Sprintf(format, args...)))
+}
+
+func (d *desk) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, error) {
+	d.mu.Lock()
+	if d.fail > 0 {
+		d.fail--
+		d.mu.Unlock()
+		return scheduler.Delivery{}, fleet.Errorf(fleet.CodeUnavailable, "no leader")
+	}
+	if len(d.queue) > 0 {
+		next := d.queue[0]
+		d.queue = d.queue[1:]
+		d.mu.Unlock()
+		d.note("dequeue %s", next.Eval.ID)
+		return next, nil
+	}
+	d.mu.Unlock()
+	<-ctx.Done()
+	return scheduler.Delivery{}, ctx.Err()
+}
+
+func (d *desk) Ack(_ context.Context, id fleet.EvalID, _ string) error {
+	d.note("ack %s", id)
+	return nil
+}
+
+func (d *desk) Nack(ctx context.Context, id fleet.EvalID, _ string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	d.note("nack %s", id)
+	return nil
+}
+
+func (d *desk) Submit(context.Context, fleet.Plan) (fleet.PlanResult, error) {
+	return fleet.PlanResult{}, errors.New("no plan is expected")
+}
+
+func (d *desk) Update(_ context.Context, from scheduler.Delivery, evals []fleet.Evaluation) error {
+	d.note("update %s %s by %s of %s", evals[0].ID, evals[0].Status, from.Token, from.Eval.ID)
+	return nil
+}
+
+// run runs a scheduler in virtual time for as long, and returns what was called
+// and logged. during is called at second 0.
+func (d *desk) run(t *testing.T, level slog.Level, length time.Duration, during func()) (calls []string, logged string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d.store, d.start = state.New(), time.Now()
+		var out bytes.Buffer
+		s, err := scheduler.New(scheduler.Config{
+			State: d.store, Broker: d, Planner: d, Evals: d, Workers: 1,
+			Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), length)
+		defer cancel()
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := s.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		if during != nil {
+			running.Go(during)
+		}
+		running.Wait()
+		calls, logged = d.calls, out.String()
+	})
+	return calls, logged
+}
+
+func delivery(id string, index fleet.Index) scheduler.Delivery {
+	return scheduler.Delivery{Token: "t", Eval: &fleet.Evaluation{
+		ID: fleet.EvalID(id), Namespace: fleet.DefaultNamespace, JobID: "gone", Type: fleet.JobTypeService, ModifyIndex: index,
+	}}
+}
+
+func same(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// A worker whose state is behind waits 5 s, gives the evaluation back, and takes
+// no other for 50 s more.
+func TestBehind(t *testing.T) {
+	d := &desk{queue: []scheduler.Delivery{delivery("one", 7), delivery("two", 0)}}
+	calls, logged := d.run(t, slog.LevelWarn, time.Minute, nil)
+	same(t, calls, "0s dequeue one", "5s nack one", "55s dequeue two", "55s update two complete by t of two", "55s ack two")
+	if !strings.Contains(logged, "given back") {
+		t.Errorf("logged %s", logged)
+	}
+}
+
+// It does not hold off for longer than it is behind.
+func TestBehindForShort(t *testing.T) {
+	d := &desk{queue: []scheduler.Delivery{delivery("one", 7), delivery("two", 0)}}
+	calls, _ := d.run(t, slog.LevelWarn, time.Minute, func() {
+		time.Sleep(20 * time.Second)
+		d.store.Apply(7, state.Evals{})
+	})
+	same(t, calls, "0s dequeue one", "5s nack one", "20s dequeue two", "20s update two complete by t of two", "20s ack two")
+}
+
+// The broker's wait index counts as well as the evaluation's own.
+func TestWaitIndex(t *testing.T) {
+	one := delivery("one", 2)
+	one.WaitIndex = 9
+	d := &desk{queue: []scheduler.Delivery{one}}
+	calls, _ := d.run(t, slog.LevelWarn, time.Minute, func() {
+		time.Sleep(time.Second)
+		d.store.Apply(2, state.Evals{})
+		time.Sleep(2 * time.Second)
+		d.store.Apply(9, state.Evals{})
+	})
+	same(t, calls, "0s dequeue one", "3s update one complete by t of one", "3s ack one")
+}
+
+// Shutting down is no failure: the evaluation goes back at once, and the log is
+// quiet.
+func TestStopping(t *testing.T) {
+	d := &desk{queue: []scheduler.Delivery{delivery("one", 7)}}
+	calls, logged := d.run(t, slog.LevelDebug, 3*time.Second, nil)
+	same(t, calls, "0s dequeue one", "3s nack one")
+	if !strings.Contains(logged, scheduler.ErrStopping.Error()) || strings.Contains(logged, "WARN") {
+		t.Errorf("logged %s", logged)
+	}
+	d = &desk{queue: []scheduler.Delivery{delivery("one", 7)}}
+	if _, logged := d.run(t, slog.LevelInfo, 3*time.Second, nil); logged != "" {
+		t.Errorf("logged %s", logged)
+	}
+}
+
+// Without a leader a worker asks again, ever more rarely.
+func TestNoLeader(t *testing.T) {
+	d := &desk{queue: []scheduler.Delivery{delivery("one", 0)}, fail: 9}
+	calls, logged := d.run(t, slog.LevelInfo, time.Minute, nil)
+	if len(calls) != 3 || !strings.Contains(calls[0], "dequeue one") || logged != "" {
+		t.Errorf("calls %v, logged %s", calls, logged)
+	}
+	at, err := time.ParseDuration(strings.Fields(calls[0])[0])
+	if err != nil || at < 3*time.Second || at > 20*time.Second {
+		t.Errorf("asked after %s", at)
+	}
+}
+
+// A planner that fails gives the evaluation back; the next delivery does it.
+func TestPlannerFails(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(1)
+	c.submitErr = fleet.Errorf(fleet.CodeUnavailable, "no leader")
+	e := &fleet.Evaluation{
+		ID: "e", Namespace: fleet.DefaultNamespace, JobID: "web", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalPending,
+	}
+	c.apply(state.JobRegister{Job: job(1), Eval: e})
+	c.deliver <- scheduler.Delivery{Eval: e, Token: "t"}
+	if got := <-c.dealt; got != "nack" {
+		t.Errorf("got %s", got)
+	}
+	c.submitErr = nil
+	if done := c.schedule("e"); done.Status != fleet.EvalComplete || len(c.alive()) != 1 {
+		t.Errorf("%s, placed %s", done.Status, names(c.alive()))
+	}
+	// Delivered again by mistake, it is left alone.
+	c.schedule("e")
+	if len(c.entries) != 0 {
+		t.Errorf("%d entries for an evaluation that is over", len(c.entries))
+	}
+}
+
+// A job that cannot be scheduled fails its evaluation, and says why.
+func TestUnschedulable(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(1)
+	e := c.register(job(1, func(j *fleet.Job) {
+		j.Constraints = []fleet.Constraint{{LTarget: "${attr.kernel.name}", Operand: fleet.OpRegexp, RTarget: "("}}
+	}))
+	if e.Status != fleet.EvalFailed || !strings.Contains(e.StatusDescription, "constraint") {
+		t.Errorf("%s: %s", e.Status, e.StatusDescription)
+	}
+}

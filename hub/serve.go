@@ -1,0 +1,84 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+	"skerry/syncproto/transport"
+)
+
+const (
+	httpHeaderTimeout = 10 * time.Second
+	httpIdle          = 2 * time.Minute // of a kept connection
+	// httpDrain is how long requests may go on when the hub stops.
+	httpDrain = 2 * time.Second
+)
+
+// accept serves connections, each by its protocol, until ctx ends.
+func (h *Hub) accept(ctx context.Context) error {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		conn, err := h.endpoint.Accept(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		serving.Go(func() { h.serve(ctx, conn) })
+	}
+}
+
+func (h *Hub) serve(ctx context.Context, conn *transport.Conn) {
+	var err error
+	switch conn.ALPN() {
+	case syncproto.ALPNEdge:
+		err = h.gateway.Serve(ctx, conn)
+	case syncproto.ALPNHub:
+		h.peers.Serve(ctx, conn)
+		_, name := conn.Peer()
+		h.broker.Release(fleet.HubID(name))
+	case syncproto.ALPNRaft:
+		h.node.Serve(ctx, conn)
+	case syncproto.ALPNEnroll:
+		err = h.enrolment.Serve(ctx, conn)
+	default:
+		err = conn.CloseWith(fleet.Errorf(fleet.CodeVersion, "this hub does not speak %s", conn.ALPN()))
+	}
+	if err != nil && ctx.Err() == nil {
+		h.log.Info("connection ended", "alpn", conn.ALPN(), "remote", conn.RemoteAddr().String(), "error", err)
+	}
+}
+
+// serveHTTP serves the API until ctx ends.
+func (h *Hub) serveHTTP(ctx context.Context) error {
+	server := &http.Server{
+		Handler:           h.api,
+		ReadHeaderTimeout: httpHeaderTimeout,
+		IdleTimeout:       httpIdle,
+		// Blocking queries and log streams end with the hub.
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stopped := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpDrain)
+		defer cancel()
+		err := server.Shutdown(drain)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = server.Close()
+		}
+		stopped <- err
+	})
+	err := server.Serve(h.listener)
+	if stop() { // it failed by itself
+		return err
+	}
+	return <-stopped
+}

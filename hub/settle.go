@@ -1,0 +1,142 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"skerry/fleet"
+	"skerry/hub/consensus"
+	"skerry/hub/state"
+)
+
+// settle finishes the hub's beginning: it makes or joins the cluster where that is
+// still to be done, tells the others where it is reached, and says that it is
+// ready. Each step may be done again after a crash.
+func (h *Hub) settle(ctx context.Context) error {
+	select {
+	case <-h.node.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+	steps := []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"move in the cluster", h.move},
+		{"make or join the cluster", h.settlePending},
+		{"register the hub", h.register},
+		{"catch up with the cluster", cluster{h}.CatchUp},
+	}
+	for _, step := range steps {
+		err := retry(ctx, func() error {
+			err := step.do(ctx)
+			if final(err) && err != nil {
+				return backoff.Permanent(err)
+			}
+			if err != nil {
+				h.log.Info("hub not ready yet", "step", step.name, "error", err)
+			}
+			return err
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	h.log.Info("hub is ready", "index", h.store.View().Index())
+	close(h.ready)
+	return nil
+}
+
+// move tells the cluster the hub's address, where Raft has it at another one.
+func (h *Hub) move(ctx context.Context) error {
+	voters, err := h.node.Peers()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(voters, func(p consensus.Peer) bool { return p.ID == h.id() })
+	if i < 0 || voters[i].Addr == h.addr.QUIC {
+		return nil
+	}
+	_, err = h.askToJoin(ctx, consensus.Peer{ID: h.id(), Addr: h.addr.QUIC, Voter: voters[i].Voter})
+	return err
+}
+
+// settlePending commits what a bootstrap made, or joins.
+func (h *Hub) settlePending(ctx context.Context) error {
+	p := h.creds.pending
+	if p == nil {
+		return nil
+	}
+	if p.Cluster == nil {
+		if err := h.node.Join(ctx, h.askToJoin); err != nil {
+			return err
+		}
+		return settled(h.dir)
+	}
+	res, err := h.node.Apply(ctx, state.ClusterInit{Cluster: *p.Cluster})
+	if err != nil {
+		return err
+	}
+	if res.Err != nil { // there is a cluster: it must be this one, by an earlier try
+		if c, ok := h.store.View().Cluster(); !ok || c.ID != p.Cluster.ID {
+			return res.Err
+		}
+	}
+	for _, c := range []state.Command{state.Token{Token: *p.Token}, *p.Certificate} {
+		if err := h.apply(ctx, c); err != nil {
+			return err
+		}
+	}
+	return settled(h.dir)
+}
+
+// register commits where this hub is reached.
+func (h *Hub) register(ctx context.Context) error {
+	if known, ok := h.store.View().Hub(h.id()); ok && known == h.addr {
+		return nil
+	}
+	return h.apply(ctx, state.Hub{Hub: h.addr})
+}
+
+// apply commits a command whose refusal is a failure.
+func (h *Hub) apply(ctx context.Context, c state.Command) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
+	defer cancel()
+	res, err := h.node.Apply(ctx, c)
+	if err == nil && res.Err != nil {
+		err = res.Err
+	}
+	return err
+}
+
+// final reports whether asking again cannot help.
+func final(err error) bool {
+	switch fleet.CodeOf(err) {
+	case "", fleet.CodeUnavailable, fleet.CodeTimeout, fleet.CodeNotLeader, fleet.CodeInternal:
+		return false
+	}
+	return true
+}
+
+// retry calls f until it succeeds, gives a permanent error, or ctx ends; it then
+// returns f's last error.
+func retry(ctx context.Context, f func() error) error {
+	policy := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(100*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(0),
+	)
+	var last error
+	err := backoff.Retry(func() error { last = f(); return last }, backoff.WithContext(policy, ctx))
+	if err != nil && ctx.Err() != nil && last != nil {
+		return last // says more than that time was over
+	}
+	return err
+}

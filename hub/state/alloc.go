@@ -1,0 +1,186 @@
+package state
+
+import (
+	"iter"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// alloc returns an allocation as the entry has left it so far, or nil.
+func (t *tx) alloc(id fleet.AllocID) *allocRow { return t.allocs.at(t, key(string(id))) }
+
+// ownAlloc returns the entry's own copy of an allocation, or nil. What is counted
+// of it (statuses, resources) is changed through changeAlloc alone.
+func (t *tx) ownAlloc(id fleet.AllocID) *allocRow {
+	return t.allocs.mine(t, key(string(id)), func(r *allocRow) *allocRow {
+		c := *r
+		return &c
+	})
+}
+
+// allocsOn lists the allocations of a node as they were before the entry.
+func (t *tx) allocsOn(id fleet.NodeID) []fleet.AllocID {
+	if r := t.nodeRosters.at(t, key(string(id))); r != nil {
+		return r.allocs
+	}
+	return nil
+}
+
+// changeAlloc changes an allocation that exists and keeps the books: indexes,
+// counts, the capacity that its end frees, and what its edge has to hear of.
+func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *allocRow {
+	a := t.ownAlloc(id)
+	before := a.Alloc
+	change(a)
+	a.ModifyIndex, a.ModifyTime = t.index, now
+	if a.DesiredStatus != before.DesiredStatus || a.JobHash != before.JobHash || a.JobVersion != before.JobVersion {
+		a.AllocModifyIndex = t.index
+		t.hears(a.NodeID)
+	}
+	if a.Job != before.Job {
+		t.refer(a.Job, 1)
+		t.refer(before.Job, -1)
+	}
+	t.count(&before, &a.Alloc)
+	t.bump(tableAllocs)
+	if before.OccupiesNode() && !a.OccupiesNode() {
+		t.vacated(a.NodeID)
+	}
+	return a
+}
+
+// newAlloc stores a new allocation; Job is set.
+func (t *tx) newAlloc(a fleet.Alloc, now int64) *allocRow {
+	a.CreateIndex, a.ModifyIndex, a.AllocModifyIndex = t.index, t.index, t.index
+	a.CreateTime, a.ModifyTime = now, now
+	row := &allocRow{Alloc: a}
+	t.allocs.put(key(string(a.ID)), row)
+	t.refer(a.Job, 1)
+	t.count(nil, &row.Alloc)
+	t.hears(a.NodeID)
+	t.bump(tableAllocs)
+	return row
+}
+
+func (t *tx) dropAlloc(a *allocRow) {
+	t.allocs.remove(key(string(a.ID)))
+	t.refer(a.Job, -1)
+	t.count(&a.Alloc, nil)
+	t.bump(tableAllocs)
+}
+
+// hears notes that a node's edge has to be told something.
+func (t *tx) hears(id fleet.NodeID) {
+	t.desired.put(key(string(id)), &desiredRow{id, t.index})
+}
+
+// vacated notes that resources became free on a node.
+func (t *tx) vacated(id fleet.NodeID) {
+	if n := t.nodes.at(t, key(string(id))); n != nil && n.Schedulable() {
+		t.freed(&n.Node)
+	}
+}
+
+// allocStop flags allocations to be replaced; the evaluations make the plan that
+// stops them.
+func (t *tx) allocStop(c AllocStop) Result {
+	w := wake{seed: c.EvalSeed, now: c.Now}
+	for _, id := range c.Allocs {
+		a := t.alloc(id)
+		if a == nil {
+			return refused(fleet.CodeNotFound, "stop allocation %s: there is no such allocation", fleet.Short(id))
+		}
+		if a.Terminal() {
+			continue
+		}
+		t.changeAlloc(id, c.Now, func(a *allocRow) {
+			a.DesiredTransition.Migrate = true
+			a.history.add(t.allocMark(a, "stop asked for", "", c.Now))
+		})
+		w.want(a.Namespace, a.JobID, fleet.TriggerAllocStop, nil)
+	}
+	var res Result
+	if ids := t.wakeJobs(&w); len(ids) > 0 {
+		res.Eval = ids[0]
+	}
+	return res
+}
+
+func (t *tx) allocMark(a *allocRow, event, message string, now int64) historyEntry {
+	return historyEntry{index: t.index, vital: true, mark: &mark{event, message, a.NodeID, now}}
+}
+
+// Alloc returns an allocation.
+func (v *View) Alloc(id fleet.AllocID) (*fleet.Alloc, bool) {
+	row, ok := one[allocRow](v, tableAllocs, key(string(id)))
+	if !ok {
+		return nil, false
+	}
+	return &row.Alloc, true
+}
+
+// Allocs lists a namespace's allocations ("*": all) whose id starts with prefix.
+func (v *View) Allocs(ns, prefix string) iter.Seq[*fleet.Alloc] {
+	rows := all[allocRow](v, tableAllocs, indexID, []byte(prefix))
+	return func(yield func(*fleet.Alloc) bool) {
+		for r := range rows {
+			if (ns == "*" || r.Namespace == ns) && !yield(&r.Alloc) {
+				return
+			}
+		}
+	}
+}
+
+// AllocsByJob lists a job's allocations, also of one that was purged.
+func (v *View) AllocsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Alloc] {
+	r, ok := one[jobRoster](v, tableJobRosters, jobKeyOf(ns, id))
+	if !ok {
+		return v.allocList(nil)
+	}
+	return v.allocList(r.allocs)
+}
+
+// AllocsByNode lists a node's allocations.
+func (v *View) AllocsByNode(id fleet.NodeID) iter.Seq[*fleet.Alloc] {
+	r, ok := one[nodeRoster](v, tableNodeRosters, key(string(id)))
+	if !ok {
+		return v.allocList(nil)
+	}
+	return v.allocList(r.allocs)
+}
+
+// AllocsByEval lists the allocations that an evaluation placed, as long as the
+// evaluation itself is kept.
+func (v *View) AllocsByEval(id fleet.EvalID) iter.Seq[*fleet.Alloc] {
+	e, ok := v.Eval(id)
+	if !ok {
+		return v.allocList(nil)
+	}
+	job := v.AllocsByJob(e.Namespace, e.JobID)
+	return func(yield func(*fleet.Alloc) bool) {
+		for a := range job {
+			if a.EvalID == id && !yield(a) {
+				return
+			}
+		}
+	}
+}
+
+// allocList reads a roster's allocations. Their roster is watched, and changes
+// with each of them.
+func (v *View) allocList(ids []fleet.AllocID) iter.Seq[*fleet.Alloc] {
+	quiet := &View{txn: v.txn}
+	return func(yield func(*fleet.Alloc) bool) {
+		for _, id := range ids {
+			if row, ok := one[allocRow](quiet, tableAllocs, key(string(id))); ok && !yield(&row.Alloc) {
+				return
+			}
+		}
+	}
+}
+
+// runsToCompletion reports whether a type of job is done once its allocations end.
+func runsToCompletion(jobType string) bool {
+	return strings.HasSuffix(jobType, fleet.JobTypeBatch)
+}

@@ -1,0 +1,168 @@
+package state_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// crowd is a store with nodes, a job, and no checks: for measuring.
+type crowd struct {
+	b     *testing.B
+	store *state.Store
+	index fleet.Index
+	nodes []fleet.NodeID
+	job   *fleet.Job
+	rows  map[fleet.NodeID]fleet.Seq
+	chain map[fleet.NodeID][]byte
+	seq   int
+}
+
+func newCrowd(b *testing.B, nodes int) *crowd {
+	c := &crowd{b: b, store: state.New(), rows: map[fleet.NodeID]fleet.Seq{}, chain: map[fleet.NodeID][]byte{}}
+	for i := range nodes {
+		id := fleet.NodeID(fleet.DeriveUUID("crowd", fmt.Sprint(i)))
+		n := description(id, fmt.Sprintf("n%d", i))
+		c.apply(state.SessionOpen{NodeID: id, Session: 1, Node: &n, Now: start.UnixNano()})
+		c.nodes = append(c.nodes, id)
+	}
+	c.register()
+	return c
+}
+
+// register stores a job of its own for what is placed next.
+func (c *crowd) register() {
+	c.seq++
+	id := fleet.JobID(fmt.Sprintf("shop-%d", c.seq))
+	c.apply(state.JobRegister{Job: job(id, fleet.JobTypeBatch, 1), Now: start.UnixNano()})
+	c.job, _ = c.store.View().Job(fleet.DefaultNamespace, id)
+}
+
+// apply decodes what a log would give, so that nothing is shared by accident.
+func (c *crowd) apply(cmd state.Command) state.Result {
+	raw := mustEncode(c.b, cmd)
+	decoded, err := state.Decode(raw)
+	if err != nil {
+		c.b.Fatal(err)
+	}
+	c.index++
+	res := c.store.Apply(c.index, decoded)
+	if res.Err != nil {
+		c.b.Fatal(res.Err)
+	}
+	return res
+}
+
+// plan makes n placements spread over the nodes.
+func (c *crowd) plan(n int) state.Plan {
+	var allocs []fleet.Alloc
+	eval := fleet.EvalID(fleet.DeriveUUID("eval", fmt.Sprint(c.seq)))
+	for range n {
+		c.seq++
+		allocs = append(allocs, fleet.Alloc{
+			ID: fleet.AllocID(fleet.DeriveUUID("alloc", fmt.Sprint(c.seq))), Namespace: fleet.DefaultNamespace, EvalID: eval,
+			Name: fmt.Sprintf("%s.web[%d]", c.job.ID, c.seq), NodeID: c.nodes[c.seq%len(c.nodes)], NodeName: "n", JobID: c.job.ID,
+			JobHash: c.job.SpecHash, JobVersion: c.job.Version, TaskGroup: "web", Score: 0.5,
+			AllocatedResources: fleet.Resources{CPU: 1, MemoryMB: 1}, DesiredStatus: fleet.DesiredRun,
+			DesiredDescription: "placed: the group has too few", Metrics: &fleet.AllocMetric{NodesEvaluated: len(c.nodes)},
+		})
+	}
+	return state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(allocs...)}, EvalID: eval, Now: start.UnixNano()}
+}
+
+// updates reports a status of every allocation of a plan.
+func (c *crowd) updates(plan state.Plan, status, event string) state.AllocUpdates {
+	cmd := state.AllocUpdates{EvalSeed: "s", Now: start.UnixNano()}
+	for id, list := range plan.Result.NodeAllocation {
+		batch := state.NodeRows{NodeID: id, Epoch: 1, First: c.rows[id] + 1, Prev: c.chain[id]}
+		for _, a := range list {
+			tr := says(a.ID, status)
+			tr.Event.Type, tr.Event.DisplayMessage = event, "Task "+event+" by Client"
+			c.rows[id]++
+			tr.Seq, tr.BootID = c.rows[id], "11111111-2222-4333-8444-555555555555"
+			raw, err := syncproto.EncodeRow(tr)
+			if err != nil {
+				c.b.Fatal(err)
+			}
+			c.chain[id] = syncproto.ChainHash(c.chain[id], raw)
+			batch.Rows = append(batch.Rows, raw)
+		}
+		cmd.Batches = append(cmd.Batches, batch)
+	}
+	return cmd
+}
+
+// BenchmarkPlan applies an entry of 1,000 placements to a cluster of 500 nodes.
+func BenchmarkPlan(b *testing.B) {
+	c := newCrowd(b, 500)
+	for b.Loop() {
+		b.StopTimer()
+		c.register()
+		raw := mustEncode(b, c.plan(1000))
+		b.StartTimer()
+		cmd, err := state.Decode(raw)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.index++
+		c.store.Apply(c.index, cmd)
+		b.ReportMetric(float64(len(raw))/1000, "entry-B/alloc")
+	}
+}
+
+// BenchmarkUpdates applies an entry of 1,000 rows of 500 nodes.
+func BenchmarkUpdates(b *testing.B) {
+	c := newCrowd(b, 500)
+	plan := c.plan(1000)
+	c.apply(plan)
+	for b.Loop() {
+		b.StopTimer()
+		raw := mustEncode(b, c.updates(plan, fleet.ClientRunning, fleet.TaskStarted))
+		b.StartTimer()
+		cmd, err := state.Decode(raw)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.index++
+		c.store.Apply(c.index, cmd)
+		b.ReportMetric(float64(len(raw))/1000, "entry-B/row")
+	}
+}
+
+// BenchmarkLives is what 40,000 allocations that were placed, ran and ended leave
+// behind: the heap and the snapshot.
+func BenchmarkLives(b *testing.B) {
+	for b.Loop() {
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		c := newCrowd(b, 500)
+		for i := range 40 {
+			if i%10 == 0 {
+				c.register()
+			}
+			plan := c.plan(1000)
+			c.apply(plan)
+			for _, step := range []struct{ status, event string }{
+				{fleet.ClientPending, fleet.TaskReceived}, {fleet.ClientPending, fleet.TaskSetup},
+				{fleet.ClientRunning, fleet.TaskStarted}, {fleet.ClientComplete, fleet.TaskTerminated},
+			} {
+				c.apply(c.updates(plan, step.status, step.event))
+			}
+		}
+		b.StopTimer()
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "heap-MiB")
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/40_000, "heap-B/alloc")
+		b.ReportMetric(float64(len(mustPersist(b, c.store)))/(1<<20), "snapshot-MiB")
+		if err := c.store.View().Check(); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}

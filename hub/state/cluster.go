@@ -1,0 +1,153 @@
+package state
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// applyCluster applies the commands about the cluster itself.
+func (t *tx) applyCluster(c Command) Result {
+	switch c := c.(type) {
+	case ClusterInit:
+		return t.clusterInit(c)
+	case Token:
+		return t.token(c)
+	case Hub:
+		return t.hub(c)
+	case Pool:
+		return t.pool(c)
+	case Certificate:
+		t.certificates.put(key(c.Serial), &c)
+		t.bump(tableCertificates)
+		return Result{}
+	}
+	panic(fmt.Sprintf("apply entry %d: unknown command %T", t.index, c))
+}
+
+func (t *tx) clusterInit(c ClusterInit) Result {
+	k := key(tableCluster)
+	if row := t.clusters.at(t, k); row != nil {
+		return refused(fleet.CodeConflict, "make cluster %s: there is a cluster, %s", c.Cluster.ID, row.ID)
+	}
+	t.clusters.put(k, &clusterRow{c.Cluster})
+	t.bump(tableCluster)
+	return Result{}
+}
+
+func (t *tx) token(c Token) Result {
+	k := key(c.Token.ID)
+	if len(c.Token.Hash) == 0 {
+		t.tokens.remove(k)
+	} else {
+		t.tokens.put(k, &c.Token)
+	}
+	t.bump(tableTokens)
+	return Result{}
+}
+
+func (t *tx) hub(c Hub) Result {
+	k := key(string(c.Hub.ID))
+	if c.Removed {
+		t.hubs.remove(k)
+	} else {
+		t.hubs.put(k, &c.Hub)
+	}
+	t.bump(tableHubs)
+	return Result{}
+}
+
+func (t *tx) pool(c Pool) Result {
+	switch {
+	case c.Pool.Name == "" || c.Pool.Name == fleet.AllPools:
+		return refused(fleet.CodeInvalid, "store node pool %q: the name is taken", c.Pool.Name)
+	case c.Pool.DefaultDisconnect != "" && c.Pool.DefaultDisconnect != fleet.DisconnectKeep &&
+		c.Pool.DefaultDisconnect != fleet.DisconnectNomad:
+		return refused(fleet.CodeInvalid, "store node pool %s: default_disconnect is %q, not %q or %q", c.Pool.Name,
+			c.Pool.DefaultDisconnect, fleet.DisconnectKeep, fleet.DisconnectNomad)
+	}
+	pool := c.Pool
+	pool.CreateIndex, pool.ModifyIndex = t.index, t.index
+	if old := t.pools.at(t, key(pool.Name)); old != nil {
+		pool.CreateIndex = old.CreateIndex
+	}
+	t.pools.put(key(pool.Name), &pool)
+	t.bump(tablePools)
+	return Result{}
+}
+
+// poolOf returns the rules of a pool, or nil where nobody made any.
+func (t *tx) poolOf(name string) *fleet.Pool { return t.pools.at(t, key(name)) }
+
+// Cluster is the cluster's identity, once it was made.
+func (v *View) Cluster() (*Cluster, bool) {
+	row, ok := one[clusterRow](v, tableCluster, key(tableCluster))
+	if !ok {
+		return nil, false
+	}
+	return &row.Cluster, true
+}
+
+// Token returns what is known of a join token.
+func (v *View) Token(id string) (*JoinToken, bool) {
+	return one[JoinToken](v, tableTokens, key(id))
+}
+
+// Hubs lists where hubs listen.
+func (v *View) Hubs() []HubAddr {
+	var out []HubAddr
+	for h := range all[HubAddr](v, tableHubs, indexID, nil) {
+		out = append(out, *h)
+	}
+	return out
+}
+
+// Hub returns where a hub listens.
+func (v *View) Hub(id fleet.HubID) (HubAddr, bool) {
+	h, ok := one[HubAddr](v, tableHubs, key(string(id)))
+	if !ok {
+		return HubAddr{}, false
+	}
+	return *h, true
+}
+
+// Certificate returns what is known of a certificate that was issued.
+func (v *View) Certificate(serial string) (*Certificate, bool) {
+	return one[Certificate](v, tableCertificates, key(serial))
+}
+
+// builtinPools exist without anybody making them.
+var builtinPools = []fleet.Pool{
+	{Name: fleet.AllPools, Description: "Nodes of every pool."},
+	{Name: fleet.DefaultPool, Description: "Nodes that name no pool."},
+}
+
+// Pool returns a node pool; "default" and "all" always exist.
+func (v *View) Pool(name string) (*fleet.Pool, bool) {
+	if p, ok := one[fleet.Pool](v, tablePools, key(name)); ok {
+		return p, true
+	}
+	for _, p := range builtinPools {
+		if p.Name == name {
+			return &p, true
+		}
+	}
+	return nil, false
+}
+
+// Pools lists node pools by name.
+func (v *View) Pools() iter.Seq[*fleet.Pool] {
+	pools := slices.Collect(all[fleet.Pool](v, tablePools, indexID, nil))
+	for _, b := range builtinPools {
+		i, found := slices.BinarySearchFunc(pools, b.Name, func(p *fleet.Pool, name string) int {
+			return strings.Compare(p.Name, name)
+		})
+		if !found {
+			pools = slices.Insert(pools, i, &b)
+		}
+	}
+	return slices.Values(pools)
+}

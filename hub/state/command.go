@@ -1,0 +1,277 @@
+package state
+
+import "skerry/fleet"
+
+// Kind is a command's first byte in the log. Numbers are never used again.
+type Kind uint8
+
+const (
+	KindJobRegister   Kind = 1
+	KindJobDeregister Kind = 2
+	KindNodeRegister  Kind = 3
+	KindSessionOpen   Kind = 4
+	KindNodeStatus    Kind = 5
+	KindAllocUpdates  Kind = 6
+	KindPlan          Kind = 7
+	KindEvals         Kind = 8
+	KindAllocStop     Kind = 9
+	KindPool          Kind = 10
+	KindClusterInit   Kind = 11
+	KindToken         Kind = 12
+	KindFence         Kind = 13
+	KindNodeResync    Kind = 14
+	KindEvalDelete    Kind = 15
+	KindNodeEligible  Kind = 16
+	KindCertificate   Kind = 17
+	KindHub           Kind = 18
+)
+
+// Command is an entry of the replicated log. Applying one is pure: everything
+// it needs (times, ids, seeds) is in it.
+type Command interface{ Kind() Kind }
+
+// JobRegister stores a job, as a new version where its specification changed,
+// and an evaluation of it. Job has its defaults and is valid.
+type JobRegister struct {
+	Job  *fleet.Job
+	Eval *fleet.Evaluation // ID, times set; nil: none (tests)
+	// EnforceIndex refuses with CodeConflict unless the stored job's
+	// JobModifyIndex is CheckIndex (0: there is no such job).
+	EnforceIndex bool
+	CheckIndex   fleet.Index
+	Now          int64 // UnixNano
+}
+
+// JobDeregister stops a job, or with Purge removes its record; a tombstone makes
+// its allocations stop also on edges that are away.
+type JobDeregister struct {
+	Namespace string
+	ID        fleet.JobID
+	Purge     bool
+	Eval      *fleet.Evaluation
+	Now       int64
+}
+
+// NodeRegister stores what an edge says of itself. It never changes a status,
+// session or journal field; a node that is not known becomes initializing.
+type NodeRegister struct {
+	Node fleet.Node
+	Now  int64
+}
+
+// SessionOpen commits a session of a node: a higher epoch, which fences the one
+// before it. The node becomes initializing where it was away (or its announced
+// head is not applied), and stays ready on a blip. Refused: stale_session where
+// Session is not above the node's, not_found where the node is not registered
+// and Node is nil.
+type SessionOpen struct {
+	NodeID   fleet.NodeID
+	Session  uint64
+	Instance fleet.InstanceID
+	BootID   fleet.BootID
+	Hub      fleet.HubID
+	Addr     string
+	Head     fleet.Seq   // Hello.Last
+	Node     *fleet.Node // the description, where it travelled with the beat
+	// Lost is Hello.Lost: the node is not ready before the edge comes back with a
+	// journal that goes on from what is applied.
+	Lost     string
+	EvalSeed string // evaluation ids derive from it
+	Now      int64
+}
+
+// NodeStatus moves nodes that missed their deadline: ready to disconnected or
+// down by what lives there, disconnected to down; with one evaluation a job. It
+// does nothing to a node whose epoch is not Epoch.
+type NodeStatus struct {
+	Nodes    []NodeMissed
+	EvalSeed string
+	Now      int64
+}
+
+// NodeMissed is one node of a NodeStatus.
+type NodeMissed struct {
+	NodeID fleet.NodeID
+	Epoch  fleet.Epoch
+	Reason string
+}
+
+// AllocUpdates applies journal rows of several nodes, each batch under its
+// node's session epoch. The answer has a code for each batch (Result.Updates).
+type AllocUpdates struct {
+	Batches  []NodeRows
+	EvalSeed string
+	Now      int64
+}
+
+// NodeRows is one node's part of an AllocUpdates: rows as syncproto.EncodeRow
+// made them, First being the number of the first. Received is the newest desired
+// index that the edge journaled (0: nothing new).
+type NodeRows struct {
+	NodeID   fleet.NodeID
+	Epoch    fleet.Epoch
+	First    fleet.Seq
+	Prev     []byte
+	Rows     [][]byte
+	Received fleet.Index
+	Base     bool // syncproto.Updates.Base, checked against the session's Hello
+}
+
+// Plan commits what the planner checked. Preconditions that a race may have
+// broken since are the planner's business: it is the only writer of plans.
+type Plan struct {
+	Result     fleet.PlanResult
+	Jobs       []*fleet.Job // bodies that the allocations name
+	Evals      []fleet.Evaluation
+	EvalID     fleet.EvalID
+	Deployment fleet.DeploymentID
+	Now        int64
+}
+
+// Evals stores evaluations (new ones, or a change of status).
+type Evals struct {
+	Evals []fleet.Evaluation
+	Now   int64
+}
+
+// EvalDelete removes evaluations that are over, and allocations whose end their
+// edge has confirmed, with their history. It is refused (conflict) as a whole
+// where one of them is not.
+type EvalDelete struct {
+	IDs    []fleet.EvalID
+	Allocs []fleet.AllocID
+}
+
+// AllocStop asks for allocations to be stopped and replaced, with one
+// evaluation a job.
+type AllocStop struct {
+	Allocs   []fleet.AllocID
+	EvalSeed string
+	Now      int64
+}
+
+// Pool stores a node pool's rules.
+type Pool struct{ Pool fleet.Pool }
+
+// ClusterInit makes the cluster: it is refused where there is one.
+type ClusterInit struct{ Cluster Cluster }
+
+// Cluster is the identity of a cluster and its certificate authority.
+type Cluster struct {
+	ID        string
+	Region    string
+	CACert    []byte // DER
+	CAKey     []byte // PKCS #8 DER; replicated so that any leader can sign
+	GossipKey []byte
+	CreatedAt int64
+}
+
+// Token stores a join token; a zero Token.Hash removes it.
+type Token struct{ Token JoinToken }
+
+// JoinToken is what a hub knows of a join token: never the secret itself.
+type JoinToken struct {
+	ID        string
+	Hash      []byte // SHA-256 of the secret
+	Roles     []string
+	ExpiresAt int64 // UnixNano; 0: never
+	CreatedAt int64
+}
+
+// Fence records a session that was refused for having another machine's
+// identity, and keeps apart what it said.
+type Fence struct {
+	NodeID  fleet.NodeID
+	Session fleet.FencedSession
+	Rows    [][]byte
+}
+
+// NodeResync notes for people what is wrong with a node that is connected: with
+// Orphans that it keeps these, which the cluster does not know, else why it stays
+// half-way.
+type NodeResync struct {
+	NodeID  fleet.NodeID
+	Epoch   fleet.Epoch
+	Reason  string
+	Orphans []fleet.AllocID
+	Now     int64
+}
+
+// NodeEligibility lets new work onto a node, or keeps it off.
+type NodeEligibility struct {
+	NodeID      fleet.NodeID
+	Eligibility string
+	EvalSeed    string
+	Now         int64
+}
+
+// Hub stores where a hub is reached; Removed forgets it.
+type Hub struct {
+	Hub     HubAddr
+	Removed bool
+}
+
+// HubAddr is where a hub listens.
+type HubAddr struct {
+	ID     fleet.HubID
+	QUIC   string
+	HTTP   string
+	Gossip string
+}
+
+// Certificate records a certificate that was issued.
+type Certificate struct {
+	Serial   string
+	Subject  string
+	NotAfter int64
+}
+
+func (JobRegister) Kind() Kind     { return KindJobRegister }
+func (JobDeregister) Kind() Kind   { return KindJobDeregister }
+func (NodeRegister) Kind() Kind    { return KindNodeRegister }
+func (SessionOpen) Kind() Kind     { return KindSessionOpen }
+func (NodeStatus) Kind() Kind      { return KindNodeStatus }
+func (AllocUpdates) Kind() Kind    { return KindAllocUpdates }
+func (Plan) Kind() Kind            { return KindPlan }
+func (Evals) Kind() Kind           { return KindEvals }
+func (AllocStop) Kind() Kind       { return KindAllocStop }
+func (Pool) Kind() Kind            { return KindPool }
+func (ClusterInit) Kind() Kind     { return KindClusterInit }
+func (Token) Kind() Kind           { return KindToken }
+func (Fence) Kind() Kind           { return KindFence }
+func (NodeResync) Kind() Kind      { return KindNodeResync }
+func (EvalDelete) Kind() Kind      { return KindEvalDelete }
+func (NodeEligibility) Kind() Kind { return KindNodeEligible }
+func (Certificate) Kind() Kind     { return KindCertificate }
+func (Hub) Kind() Kind             { return KindHub }
+
+// Result is what applying a command gives. It crosses from hub to hub, so it is
+// one encodable type.
+type Result struct {
+	Index   fleet.Index    `cbor:"1,keyasint"`
+	Err     *fleet.Error   `cbor:"2,keyasint,omitempty"`
+	Eval    fleet.EvalID   `cbor:"3,keyasint,omitempty"`
+	Version uint64         `cbor:"4,keyasint,omitempty"` // JobRegister
+	Session *SessionResult `cbor:"5,keyasint,omitempty"`
+	Updates []BatchResult  `cbor:"6,keyasint,omitempty"` // as AllocUpdates.Batches
+	Moved   []fleet.NodeID `cbor:"7,keyasint,omitempty"` // NodeStatus
+}
+
+// SessionResult answers SessionOpen.
+type SessionResult struct {
+	Epoch   fleet.Epoch      `cbor:"1,keyasint"`
+	Status  fleet.NodeStatus `cbor:"2,keyasint"`
+	Applied fleet.Seq        `cbor:"3,keyasint"`
+	Session uint64           `cbor:"4,keyasint"` // with stale_session: the node's
+	// ChainHash is the one at Applied.
+	ChainHash []byte `cbor:"5,keyasint,omitempty"`
+}
+
+// BatchResult answers one batch of AllocUpdates. Code is "" where it was
+// applied; Applied is where the cluster then stands.
+type BatchResult struct {
+	Code    fleet.Code       `cbor:"1,keyasint,omitempty"`
+	Message string           `cbor:"2,keyasint,omitempty"`
+	Applied fleet.Seq        `cbor:"3,keyasint"`
+	Status  fleet.NodeStatus `cbor:"4,keyasint"`
+}

@@ -1,0 +1,96 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"skerry/fleet"
+)
+
+// entryVersion is a log entry's first byte, Kind its second; the command as CBOR
+// follows.
+const entryVersion = 1
+
+// MaxEntry bounds a log entry, in bytes. Whoever makes commands keeps them far
+// below it: an entry is fsynced and sent to every hub as one piece.
+const MaxEntry = 8 << 20
+
+// Encode returns a command as the bytes of a log entry. A command that is larger
+// than MaxEntry is refused with CodeInvalid.
+func Encode(c Command) ([]byte, error) {
+	if _, ok := empty(c.Kind()); !ok {
+		return nil, fleet.Errorf(fleet.CodeInternal, "encode command %T: no such kind %d", c, c.Kind())
+	}
+	b := appendValue([]byte{entryVersion, byte(c.Kind())}, reflect.ValueOf(c))
+	if len(b) > MaxEntry {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "encode command %T: %d bytes are more than an entry holds", c, len(b))
+	}
+	if err := bound(b[2:]); err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "encode command %T: %v", c, err)
+	}
+	return b, nil
+}
+
+// Decode is the inverse of Encode; the command is a value, as Encode takes it.
+// What a newer release wrote is refused with CodeVersion, what is malformed or
+// too large with CodeInvalid.
+func Decode(b []byte) (Command, error) {
+	switch {
+	case len(b) > MaxEntry:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "decode log entry: %d bytes are more than an entry holds", len(b))
+	case len(b) < 2:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "decode log entry: truncated at %d bytes", len(b))
+	case b[0] != entryVersion:
+		return nil, newer("decode log entry: version %d", b[0])
+	}
+	c, ok := empty(Kind(b[1]))
+	if !ok {
+		return nil, newer("decode log entry: unknown command %d", b[1])
+	}
+	if err := decode(b[2:], c.Interface()); err != nil {
+		var unknown *cbor.UnknownFieldError
+		if errors.As(err, &unknown) {
+			return nil, newer("decode log entry of command %d: %v", b[1], err)
+		}
+		return nil, fleet.Errorf(fleet.CodeInvalid, "decode log entry of command %d: %v", b[1], err)
+	}
+	return c.Elem().Interface().(Command), nil
+}
+
+func newer(format string, args ...any) error {
+	return fleet.Errorf(fleet.CodeVersion, "%s", fmt.Sprintf(format, args...)).
+		WithHint("a newer release wrote it; upgrade this hub")
+}
+
+// empty makes a pointer to the command of a kind.
+func empty(k Kind) (reflect.Value, bool) {
+	t, ok := commands[k]
+	if !ok {
+		return reflect.Value{}, false
+	}
+	return reflect.New(t), true
+}
+
+var commands = map[Kind]reflect.Type{
+	KindJobRegister:   reflect.TypeFor[JobRegister](),
+	KindJobDeregister: reflect.TypeFor[JobDeregister](),
+	KindNodeRegister:  reflect.TypeFor[NodeRegister](),
+	KindSessionOpen:   reflect.TypeFor[SessionOpen](),
+	KindNodeStatus:    reflect.TypeFor[NodeStatus](),
+	KindAllocUpdates:  reflect.TypeFor[AllocUpdates](),
+	KindPlan:          reflect.TypeFor[Plan](),
+	KindEvals:         reflect.TypeFor[Evals](),
+	KindAllocStop:     reflect.TypeFor[AllocStop](),
+	KindPool:          reflect.TypeFor[Pool](),
+	KindClusterInit:   reflect.TypeFor[ClusterInit](),
+	KindToken:         reflect.TypeFor[Token](),
+	KindFence:         reflect.TypeFor[Fence](),
+	KindNodeResync:    reflect.TypeFor[NodeResync](),
+	KindEvalDelete:    reflect.TypeFor[EvalDelete](),
+	KindNodeEligible:  reflect.TypeFor[NodeEligibility](),
+	KindCertificate:   reflect.TypeFor[Certificate](),
+	KindHub:           reflect.TypeFor[Hub](),
+}

@@ -1,0 +1,256 @@
+package state_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// samples is a command of each kind with every field set.
+func samples() []state.Command {
+	lost, at := time.Minute, time.Date(2026, 5, 1, 12, 0, 0, 123456789, time.UTC)
+	j := job("shop", fleet.JobTypeService, 3)
+	j.Meta = map[string]string{"b": "2", "a": "", "": "empty"}
+	j.Constraints = []fleet.Constraint{{LTarget: "${attr.kernel.name}", RTarget: "linux", Operand: "="}}
+	j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &lost, Replace: ptr(false)}
+	j.TaskGroups[0].Tasks[0].Config = map[string]any{
+		"args": []any{"-v", int64(-7), 1.5, true, nil}, "nested": map[string]any{"on": false}, "n": int64(1) << 40,
+	}
+	n := description("0b000000-0000-4000-8000-000000000001", "n1")
+	n.Events = []fleet.NodeEvent{{Message: "hello", Timestamp: at}}
+	alloc := fleet.Alloc{
+		ID: "0c000000-0000-4000-8000-000000000001", Namespace: "default", NodeID: n.ID, JobID: "shop", TaskGroup: "web",
+		AllocatedResources: fleet.Resources{CPU: 500}, Score: 0.25, ClientStatus: fleet.ClientUnknown,
+		AllocStates:       []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: fleet.ClientUnknown, Time: at}},
+		RescheduleTracker: &fleet.RescheduleTracker{Events: []fleet.RescheduleEvent{{RescheduleTime: 5, Delay: time.Second}}},
+		Metrics:           &fleet.AllocMetric{NodesEvaluated: 3, NodesAvailable: map[string]int{"dc1": 3}},
+	}
+	eval := fleet.Evaluation{
+		ID: "0d000000-0000-4000-8000-000000000001", Namespace: "default", JobID: "shop", Status: fleet.EvalBlocked,
+		WaitUntil: at, ClassEligibility: map[string]bool{"v1:a": true, "v1:b": false}, EscapedClass: true,
+	}
+	return []state.Command{
+		state.JobRegister{Job: j, Eval: &eval, EnforceIndex: true, CheckIndex: 7, Now: at.UnixNano()},
+		state.JobDeregister{Namespace: "default", ID: "shop", Purge: true, Eval: &eval, Now: 1},
+		state.NodeRegister{Node: n, Now: 2},
+		state.SessionOpen{NodeID: n.ID, Session: 3, Instance: "i", BootID: "b", Hub: "h", Addr: "a", Head: 9, Node: &n, EvalSeed: "s", Now: 3},
+		state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: n.ID, Epoch: 2, Reason: "late"}}, EvalSeed: "s", Now: 4},
+		state.AllocUpdates{Batches: []state.NodeRows{{NodeID: n.ID, Epoch: 2, First: 4, Prev: []byte{1}, Rows: [][]byte{{2}, {}}, Received: 6, Base: true}}, EvalSeed: "s", Now: 5},
+		state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(alloc), NodeUpdate: byNode(alloc)}, Jobs: []*fleet.Job{j}, Evals: []fleet.Evaluation{eval}, EvalID: eval.ID, Now: 6},
+		state.Evals{Evals: []fleet.Evaluation{eval}, Now: 7},
+		state.AllocStop{Allocs: []fleet.AllocID{alloc.ID}, EvalSeed: "s", Now: 8},
+		state.Pool{Pool: fleet.Pool{Name: "ships", HeartbeatTTL: 15 * time.Minute}},
+		state.ClusterInit{Cluster: state.Cluster{ID: "c", Region: "global", CACert: []byte{1}, CAKey: []byte{2}, GossipKey: []byte{3}, CreatedAt: 9}},
+		state.Token{Token: state.JoinToken{ID: "t", Hash: []byte{4}, Roles: []string{"edge"}, ExpiresAt: 10, CreatedAt: 11}},
+		state.Fence{NodeID: n.ID, Session: fleet.FencedSession{Code: fleet.CodeCloned, Head: 3}, Rows: [][]byte{{5}}},
+		state.NodeResync{NodeID: n.ID, Epoch: 2, Reason: "why", Now: 12},
+		state.EvalDelete{IDs: []fleet.EvalID{eval.ID}, Allocs: []fleet.AllocID{alloc.ID}},
+		state.NodeEligibility{NodeID: n.ID, Eligibility: fleet.NodeIneligible, EvalSeed: "s", Now: 13},
+		state.Certificate{Serial: "1a", Subject: "edge:x", NotAfter: 14},
+		state.Hub{Hub: state.HubAddr{ID: "h", QUIC: "q", HTTP: "w", Gossip: "g"}, Removed: true},
+	}
+}
+
+// An entry that was written once is read for ever: these bytes never change.
+func TestEntryGolden(t *testing.T) {
+	path := filepath.Join("testdata", "entries.txt")
+	var got strings.Builder
+	for i, c := range samples() {
+		raw := mustEncode(t, c)
+		if !bytes.Equal(raw, mustEncode(t, c)) {
+			t.Fatalf("%T is encoded in different ways", c)
+		}
+		decoded, err := state.Decode(raw)
+		if err != nil {
+			t.Fatalf("decode %T: %v", c, err)
+		}
+		if c.Kind() != state.Kind(i+1) || !reflect.DeepEqual(decoded, c) {
+			t.Fatalf("%T came back as\n%+v\nnot\n%+v", c, decoded, c)
+		}
+		fmt.Fprintf(&got, "%s %x\n", strings.TrimPrefix(fmt.Sprintf("%T", c), "state."), raw)
+	}
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != string(want) {
+		t.Fatalf("entries changed (see -rewrite):\n%s", diff(string(want), got.String()))
+	}
+}
+
+func mustEncode(t tb, c state.Command) []byte {
+	t.Helper()
+	raw, err := state.Encode(c)
+	if err != nil {
+		t.Fatalf("encode %T: %v", c, err)
+	}
+	return raw
+}
+
+type unknownCommand struct{}
+
+func (unknownCommand) Kind() state.Kind { return 200 }
+
+func TestEntryRefused(t *testing.T) {
+	good := mustEncode(t, state.Pool{Pool: fleet.Pool{Name: "p"}})
+	mustHex := func(s string) []byte {
+		b, err := hex.DecodeString(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	pool := fmt.Sprintf("01%02x", state.KindPool)
+	for _, c := range []struct {
+		name string
+		raw  []byte
+		want fleet.Code
+	}{
+		{"empty", nil, fleet.CodeInvalid},
+		{"no kind", []byte{1}, fleet.CodeInvalid},
+		{"newer version", append([]byte{2}, good[1:]...), fleet.CodeVersion},
+		{"newer command", append([]byte{1, 99}, good[2:]...), fleet.CodeVersion},
+		{"newer field", mustHex(pool + "a16446757475" + "01"), fleet.CodeVersion},
+		{"truncated", good[:len(good)-1], fleet.CodeInvalid},
+		{"trailing", append(bytes.Clone(good), 0), fleet.CodeInvalid},
+		{"not a map", mustHex(pool + "83010203"), fleet.CodeInvalid},
+		{"a field twice", mustHex(pool + "a264506f6f6ca064506f6f6ca0"), fleet.CodeInvalid},
+		{"indefinite length", mustHex(pool + "bfff"), fleet.CodeInvalid},
+		{"tagged", mustHex(pool + "c1a0"), fleet.CodeInvalid},
+		{"too long", append(bytes.Clone(good), make([]byte, state.MaxEntry)...), fleet.CodeInvalid},
+	} {
+		if _, err := state.Decode(c.raw); fleet.CodeOf(err) != c.want {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+	if _, err := state.Encode(unknownCommand{}); err == nil {
+		t.Error("an unknown command was encoded")
+	}
+	huge := state.Certificate{Subject: strings.Repeat("x", state.MaxEntry)}
+	if _, err := state.Encode(huge); fleet.CodeOf(err) != fleet.CodeInvalid {
+		t.Errorf("a huge command: %v", err)
+	}
+	many := state.EvalDelete{IDs: make([]fleet.EvalID, 1<<18)}
+	if _, err := state.Encode(many); fleet.CodeOf(err) != fleet.CodeInvalid {
+		t.Errorf("a command of very many items: %v", err)
+	}
+}
+
+// A few bytes that claim to be a million structs must not take a gigabyte.
+func TestDecodeMemory(t *testing.T) {
+	const items = 1 << 20
+	for name, head := range map[string]string{
+		"nulls":      "a1" + "65" + "4576616c73" + "9a00100000",
+		"empty maps": "a1" + "65" + "4576616c73" + "9a00100000",
+	} {
+		body, err := hex.DecodeString(fmt.Sprintf("01%02x", state.KindEvals) + head)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill := byte(0xf6) // null
+		if name == "empty maps" {
+			fill = 0xa0
+		}
+		body = append(body, bytes.Repeat([]byte{fill}, items)...)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = state.Decode(body)
+		runtime.ReadMemStats(&after)
+		if fleet.CodeOf(err) != fleet.CodeInvalid {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
+			t.Fatalf("%s: decoding took %d bytes", name, took)
+		}
+	}
+}
+
+// A result crosses from hub to hub.
+func TestResultTravels(t *testing.T) {
+	want := state.Result{
+		Index: 7, Err: fleet.Errorf(fleet.CodeConflict, "no").WithHint("read again"), Eval: "e", Version: 3,
+		Session: &state.SessionResult{Epoch: 1, Status: fleet.NodeReady, Applied: 2, Session: 4},
+		Updates: []state.BatchResult{{}, {Code: fleet.CodeGap, Message: "m", Applied: 5, Status: fleet.NodeInitializing}},
+		Moved:   []fleet.NodeID{"n"},
+	}
+	raw, err := cbor.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got state.Result
+	if err := cbor.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Fatalf("it came as %+v", got)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, c := range samples() {
+		f.Add(mustEncode(f, c))
+	}
+	f.Add([]byte{1, 7, 0x9a, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c, err := state.Decode(raw)
+		if err != nil {
+			return
+		}
+		again, err := state.Decode(mustEncode(t, c))
+		if err != nil || !reflect.DeepEqual(again, c) {
+			t.Fatalf("%T changed on its second way: %v", c, err)
+		}
+	})
+}
+
+func TestSpecHashIgnoresWhatTheHubOwns(t *testing.T) {
+	j := job("shop", fleet.JobTypeService, 3)
+	spec := func(j *fleet.Job) string {
+		b, err := state.EncodeSpec(j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.SpecHash(b)
+	}
+	owned := *j
+	owned.Status, owned.StatusDescription, owned.Version, owned.SubmitTime = "running", "x", 4, 5
+	owned.CreateIndex, owned.ModifyIndex, owned.JobModifyIndex = 1, 2, 3
+	owned.Stop, owned.Stable, owned.SpecHash = true, true, "00"
+	owned.Meta = map[string]string{} // the same as none
+	if spec(&owned) != spec(j) {
+		t.Error("what the hub owns changes the hash")
+	}
+	other := job("shop", fleet.JobTypeService, 4)
+	if spec(other) == spec(j) {
+		t.Error("another count has the same hash")
+	}
+	zero := job("shop", fleet.JobTypeService, 3)
+	zero.TaskGroups[0].Tasks[0].Config["exit"] = int64(1)
+	if spec(zero) == spec(j) {
+		t.Error("another configuration has the same hash")
+	}
+	// A golden value: every hub and every release must find the same.
+	if got, want := spec(j), "c9fd01888c98373f38ed328bcc1617c8"; got != want {
+		t.Errorf("hash %s, want %s", got, want)
+	}
+}

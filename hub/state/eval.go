@@ -1,0 +1,214 @@
+package state
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"skerry/fleet"
+)
+
+func (t *tx) evalsStore(c Evals) Result {
+	for _, e := range c.Evals {
+		if e.ID == "" {
+			return refused(fleet.CodeInvalid, "store evaluation of job %s: it has no id", e.JobID)
+		}
+		t.putEval(e, c.Now)
+	}
+	return Result{}
+}
+
+// putEval stores an evaluation. One that is over stays as it is: whoever thinks
+// otherwise has an old picture.
+func (t *tx) putEval(e fleet.Evaluation, now int64) {
+	k := key(string(e.ID))
+	e.CreateIndex, e.CreateTime = t.index, now
+	old := t.evals.at(t, k)
+	if old != nil {
+		if old.Terminal() {
+			return
+		}
+		e.Namespace, e.JobID = old.Namespace, old.JobID
+		e.CreateIndex, e.CreateTime = old.CreateIndex, old.CreateTime
+	}
+	roster := t.jobRoster(e.Namespace, e.JobID)
+	if old != nil {
+		roster.open--
+	}
+	if !e.Terminal() {
+		roster.open++
+	}
+	e.ModifyIndex, e.ModifyTime = t.index, now
+	t.evals.put(k, &e)
+	t.bump(tableEvals)
+	switch e.Status {
+	case fleet.EvalComplete:
+		t.queue(e.Namespace, e.JobID, e.QueuedAllocations)
+		if len(e.FailedTGAllocs) == 0 && roster.open > 0 {
+			t.cancelBlocked(&e, now)
+		}
+	case fleet.EvalBlocked:
+		if len(e.QueuedAllocations) > 0 {
+			t.queue(e.Namespace, e.JobID, e.QueuedAllocations)
+		}
+	}
+}
+
+// cancelBlocked ends what waited for capacity on behalf of a job that has got
+// all it wants.
+func (t *tx) cancelBlocked(done *fleet.Evaluation, now int64) {
+	for _, e := range t.openEvals(done.Namespace, done.JobID) {
+		if e.Status == fleet.EvalBlocked && e.ID != done.ID {
+			c := *e
+			c.Status = fleet.EvalCanceled
+			c.StatusDescription = "evaluation " + fleet.Short(done.ID) + " placed everything"
+			t.putEval(c, now)
+		}
+	}
+}
+
+// openEvals lists a job's evaluations that are not over, by id.
+func (t *tx) openEvals(ns string, id fleet.JobID) []*fleet.Evaluation {
+	var out []*fleet.Evaluation
+	for e := range scan[fleet.Evaluation](t.base, tableEvals, indexJob, jobKeyOf(ns, id)) {
+		if _, changed := t.evals.dirty[string(key(string(e.ID)))]; !changed && !e.Terminal() {
+			out = append(out, e)
+		}
+	}
+	for _, e := range t.evals.dirty {
+		if e != nil && e.Namespace == ns && e.JobID == id && !e.Terminal() {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *fleet.Evaluation) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return out
+}
+
+// evalDelete removes evaluations and allocations that are over.
+func (t *tx) evalDelete(c EvalDelete) Result {
+	for _, id := range c.IDs {
+		k := key(string(id))
+		switch e := t.evals.at(t, k); {
+		case e == nil:
+			continue
+		case !e.Terminal():
+			return refused(fleet.CodeConflict, "delete evaluation %s: it is %s", id, e.Status)
+		default:
+			t.jobRoster(e.Namespace, e.JobID)
+			t.evals.remove(k)
+			t.bump(tableEvals)
+		}
+	}
+	for _, id := range c.Allocs {
+		switch a := t.alloc(id); {
+		case a == nil:
+			continue
+		case !a.ClientTerminal() || a.OccupiesNode():
+			return refused(fleet.CodeConflict, "delete allocation %s: it is %s", id, a.ClientStatus)
+		default:
+			t.dropAlloc(a)
+		}
+	}
+	return Result{}
+}
+
+// wake collects evaluations of jobs, one each, while an entry is applied.
+type wake struct {
+	seed string
+	now  int64
+	jobs map[string]*fleet.Evaluation
+}
+
+// Why a job is looked at again, the most telling one first: one evaluation has
+// only one trigger.
+var triggerRank = map[string]int{
+	fleet.TriggerJobDeregister:    4,
+	fleet.TriggerReconnect:        3,
+	fleet.TriggerRetryFailedAlloc: 2,
+	fleet.TriggerNodeUpdate:       1,
+}
+
+// want asks for an evaluation of a job; of several, the highest trigger wins, and
+// the node that is named first.
+func (w *wake) want(ns string, id fleet.JobID, trigger string, node *fleet.Node) {
+	if w.jobs == nil {
+		w.jobs = map[string]*fleet.Evaluation{}
+	}
+	k := string(jobKeyOf(ns, id))
+	e := w.jobs[k]
+	if e == nil {
+		e = &fleet.Evaluation{Namespace: ns, JobID: id, Status: fleet.EvalPending, TriggeredBy: trigger}
+		if node != nil {
+			e.NodeID, e.NodeModifyIndex = node.ID, node.ModifyIndex
+		}
+		w.jobs[k] = e
+	}
+	if triggerRank[trigger] > triggerRank[e.TriggeredBy] {
+		e.TriggeredBy = trigger
+	}
+}
+
+// wakeJobs stores what was asked for, in the order of the jobs. Ids derive from the seed,
+// the job and the entry, so they are the same on every hub and never repeat.
+func (t *tx) wakeJobs(w *wake) []fleet.EvalID {
+	keys := make([]string, 0, len(w.jobs))
+	for k := range w.jobs {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var ids []fleet.EvalID
+	for _, k := range keys {
+		e := w.jobs[k]
+		e.ID = fleet.EvalID(fleet.DeriveUUID(w.seed, e.Namespace, string(e.JobID), strconv.FormatUint(uint64(t.index), 10)))
+		e.Priority, e.Type = fleet.JobPriorityDefault, fleet.JobTypeService
+		if job := t.jobOf(e.Namespace, e.JobID); job != nil {
+			e.Priority, e.Type, e.JobModifyIndex = job.Priority, job.Type, job.JobModifyIndex
+		}
+		t.putEval(*e, w.now)
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// jobOf returns a job, or where it was purged what one of its allocations runs.
+func (t *tx) jobOf(ns string, id fleet.JobID) *fleet.Job {
+	if row := t.jobs.at(t, jobKeyOf(ns, id)); row != nil {
+		return row.job
+	}
+	if r := t.jobRosters.at(t, jobKeyOf(ns, id)); r != nil {
+		for _, a := range r.allocs {
+			if row := t.alloc(a); row != nil && row.Job != nil {
+				return row.Job
+			}
+		}
+	}
+	return nil
+}
+
+// Eval returns an evaluation.
+func (v *View) Eval(id fleet.EvalID) (*fleet.Evaluation, bool) {
+	return one[fleet.Evaluation](v, tableEvals, key(string(id)))
+}
+
+// Evals lists a namespace's evaluations ("*": all) whose id starts with prefix.
+func (v *View) Evals(ns, prefix string) iter.Seq[*fleet.Evaluation] {
+	rows := all[fleet.Evaluation](v, tableEvals, indexID, []byte(prefix))
+	return func(yield func(*fleet.Evaluation) bool) {
+		for e := range rows {
+			if (ns == "*" || e.Namespace == ns) && !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// EvalsByJob lists a job's evaluations, also of one that was purged.
+func (v *View) EvalsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Evaluation] {
+	return narrow[fleet.Evaluation](v, tableEvals, indexJob, jobKeyOf(ns, id))
+}
+
+// EvalsSince lists evaluations that changed after index, oldest change first.
+func (v *View) EvalsSince(index fleet.Index) iter.Seq[*fleet.Evaluation] {
+	return from[fleet.Evaluation](v, tableEvals, indexChanged, changedKey(index+1, "")[:8])
+}

@@ -1,0 +1,141 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// What an allocation's and a node's record hold at most: entries, and bytes of
+// what they say. A record is written to a snapshot as one piece (maxRecord).
+const (
+	historyKept  = 256
+	historyBytes = 1 << 20
+)
+
+// history is a bounded record. Entries are shared between the versions of a row:
+// a newer version only appends behind what older ones can see. Journal rows are
+// kept as their edge encoded them, which is a tenth of what they take decoded.
+type history struct {
+	entries []historyEntry
+	bytes   int // of all entries
+	dropped uint64
+}
+
+type historyEntry struct {
+	index   fleet.Index
+	row     []byte // of the edge, or
+	mark    *mark  // of the hub
+	offline bool
+	vital   bool // goes last when room is needed
+}
+
+// mark is what the hub decided or noticed.
+type mark struct {
+	Event   string
+	Message string
+	Node    fleet.NodeID
+	Time    int64 // UnixNano
+}
+
+func (e *historyEntry) size() int {
+	if e.mark != nil {
+		return len(e.mark.Event) + len(e.mark.Message)
+	}
+	return len(e.row)
+}
+
+// add appends an entry; where there is no room the oldest ones that are not vital
+// go, or else the oldest.
+func (h *history) add(e historyEntry) {
+	for len(h.entries) >= historyKept || len(h.entries) > 0 && h.bytes+e.size() > historyBytes {
+		i := max(0, slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.vital }))
+		h.bytes -= h.entries[i].size()
+		h.entries = slices.Delete(slices.Clone(h.entries), i, i+1)
+		h.dropped++
+	}
+	h.entries = append(h.entries, e)
+	h.bytes += e.size()
+}
+
+// list decodes the record for people.
+func (h *history) list(alloc fleet.AllocID, node fleet.NodeID) []fleet.HistoryEntry {
+	out := make([]fleet.HistoryEntry, 0, len(h.entries))
+	for _, e := range h.entries {
+		entry := fleet.HistoryEntry{Index: e.index, AllocID: alloc, NodeID: node, Offline: e.offline}
+		if e.mark != nil {
+			entry.Side, entry.Event, entry.Message = fleet.SideHub, e.mark.Event, e.mark.Message
+			entry.NodeID, entry.Time = e.mark.Node, time.Unix(0, e.mark.Time).UTC()
+		} else {
+			entry.Side = fleet.SideEdge
+			if tr, err := syncproto.DecodeRow(e.row); err == nil {
+				entry.Transition = &tr
+				entry.Time = time.Unix(0, tr.Wall).UTC()
+			} else {
+				entry.Message = err.Error()
+			}
+		}
+		out = append(out, entry)
+	}
+	return out
+}
+
+// nodeMark notes something in a node's record.
+func (t *tx) nodeMark(n *nodeRow, event, message string, now int64) {
+	n.history.add(historyEntry{index: t.index, vital: true, mark: &mark{event, message, n.ID, now}})
+}
+
+// markAllocs notes something in the record of each allocation that may be alive
+// on a node. It does not change the allocations otherwise.
+func (t *tx) markAllocs(n *nodeRow, event, message string, now int64) {
+	m := &mark{event, message, n.ID, now}
+	for _, id := range t.allocsOn(n.ID) {
+		if a := t.alloc(id); !a.ClientTerminal() {
+			t.ownAlloc(id).history.add(historyEntry{index: t.index, vital: true, mark: m})
+		}
+	}
+}
+
+// History is an allocation's record as the cluster has it: hub's and edge's
+// entries, each side in its order; HistoryDropped counts what the bound took.
+func (v *View) History(id fleet.AllocID) []fleet.HistoryEntry {
+	row, ok := one[allocRow](v, tableAllocs, key(string(id)))
+	if !ok {
+		return nil
+	}
+	return row.history.list(row.ID, row.NodeID)
+}
+
+// NodeHistory is the same of a node: sessions, partitions, fences, and journal
+// rows that name no allocation that the cluster knows.
+func (v *View) NodeHistory(id fleet.NodeID) []fleet.HistoryEntry {
+	row, ok := one[nodeRow](v, tableNodes, key(string(id)))
+	if !ok {
+		return nil
+	}
+	out := row.history.list("", id)
+	for i, e := range out {
+		if e.Transition != nil {
+			out[i].AllocID = e.Transition.Alloc
+		}
+	}
+	return out
+}
+
+// HistoryDropped counts what the bound took of an allocation's record.
+func (v *View) HistoryDropped(id fleet.AllocID) uint64 {
+	if row, ok := one[allocRow](v, tableAllocs, key(string(id))); ok {
+		return row.history.dropped
+	}
+	return 0
+}
+
+// NodeHistoryDropped counts what the bound took of a node's record.
+func (v *View) NodeHistoryDropped(id fleet.NodeID) uint64 {
+	if row, ok := one[nodeRow](v, tableNodes, key(string(id))); ok {
+		return row.history.dropped
+	}
+	return 0
+}

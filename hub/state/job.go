@@ -1,0 +1,252 @@
+package state
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// jobRegister stores a job. An identical specification of a job that is not
+// stopped changes nothing but is evaluated all the same.
+func (t *tx) jobRegister(c JobRegister) Result {
+	if c.Job == nil {
+		return refused(fleet.CodeInvalid, "register job: no job given")
+	}
+	k := jobKeyOf(c.Job.Namespace, c.Job.ID)
+	row := t.jobs.at(t, k)
+	if err := registrable(c, row); err != nil {
+		return Result{Err: err}
+	}
+	spec, err := EncodeSpec(c.Job)
+	if err != nil {
+		return Result{Err: fleet.AsError(err)}
+	}
+	hash := SpecHash(spec)
+	if row == nil || row.job.Stop || row.job.SpecHash != hash {
+		row = t.jobVersion(c, row, hash)
+		t.jobs.put(k, row)
+		t.bump(tableJobs)
+	}
+	t.jobRoster(row.job.Namespace, row.job.ID) // its status is to be settled
+	return Result{Version: row.job.Version, Eval: t.jobEval(c.Eval, row.job, c.Now)}
+}
+
+func registrable(c JobRegister, row *jobRow) *fleet.Error {
+	switch {
+	case c.EnforceIndex && c.CheckIndex == 0 && row != nil:
+		return fleet.Errorf(fleet.CodeConflict, "register job %s: it exists already", c.Job.ID)
+	case c.EnforceIndex && c.CheckIndex != 0 && row == nil:
+		return fleet.Errorf(fleet.CodeConflict, "register job %s: it does not exist", c.Job.ID)
+	case c.EnforceIndex && row != nil && row.job.JobModifyIndex != c.CheckIndex:
+		return fleet.Errorf(fleet.CodeConflict, "register job %s: its job modify index is %d, not %d",
+			c.Job.ID, row.job.JobModifyIndex, c.CheckIndex).WithHint("read the job again")
+	case row != nil && row.job.Type != c.Job.Type:
+		return fleet.Errorf(fleet.CodeInvalid, "register job %s: it is of type %s and cannot become %s",
+			c.Job.ID, row.job.Type, c.Job.Type).WithHint("give the new job another id, or purge the old one")
+	}
+	return nil
+}
+
+// jobVersion makes the row that has c.Job as its newest version.
+func (t *tx) jobVersion(c JobRegister, old *jobRow, hash string) *jobRow {
+	job := *c.Job
+	job.Stop, job.Stable, job.StatusDescription = false, false, ""
+	job.Status, job.SpecHash = fleet.JobStatusPending, hash
+	job.Version, job.CreateIndex = 0, t.index
+	job.ModifyIndex, job.JobModifyIndex = t.index, t.index
+	if job.SubmitTime == 0 {
+		job.SubmitTime = c.Now
+	}
+	row := &jobRow{job: &job}
+	if old != nil {
+		job.Version, job.CreateIndex = old.job.Version+1, old.job.CreateIndex
+		row.evaluated, row.queued = old.evaluated, old.queued
+		row.versions = old.versions
+	}
+	row.versions = append([]*fleet.Job{&job}, row.versions...)
+	t.refer(&job, 1)
+	if len(row.versions) > fleet.JobVersionsKept {
+		t.refer(row.versions[fleet.JobVersionsKept], -1)
+		row.versions = slices.Clip(row.versions[:fleet.JobVersionsKept])
+	}
+	return row
+}
+
+// refer changes how many versions and allocations point to a job's body, which
+// is dropped with the last.
+func (t *tx) refer(job *fleet.Job, n int) {
+	k := bodyKey(job)
+	row := t.bodies.mine(t, k, func(r *bodyRow) *bodyRow {
+		c := *r
+		return &c
+	})
+	if row == nil {
+		row = &bodyRow{job: job}
+		t.bodies.put(k, row)
+	}
+	if row.refs += n; row.refs <= 0 {
+		t.bodies.remove(k)
+	}
+}
+
+func (t *tx) jobDeregister(c JobDeregister) Result {
+	k := jobKeyOf(c.Namespace, c.ID)
+	row := t.jobs.at(t, k)
+	if row == nil {
+		return refused(fleet.CodeNotFound, "deregister job %s: there is no such job", c.ID)
+	}
+	job := *row.job
+	job.Stop = true
+	job.ModifyIndex, job.JobModifyIndex = t.index, t.index
+	t.jobRoster(c.Namespace, c.ID)
+	t.bump(tableJobs)
+	if c.Purge {
+		for _, v := range row.versions {
+			t.refer(v, -1)
+		}
+		t.jobs.remove(k)
+	} else {
+		stopped := *row
+		stopped.job = &job
+		t.jobs.put(k, &stopped)
+	}
+	return Result{Version: job.Version, Eval: t.jobEval(c.Eval, &job, c.Now)}
+}
+
+// jobEval stores the evaluation that comes with a change of a job.
+func (t *tx) jobEval(e *fleet.Evaluation, job *fleet.Job, now int64) fleet.EvalID {
+	if e == nil {
+		return ""
+	}
+	eval := *e
+	eval.Namespace, eval.JobID, eval.Type = job.Namespace, job.ID, job.Type
+	eval.JobModifyIndex = job.JobModifyIndex
+	if eval.Priority == 0 {
+		eval.Priority = job.Priority
+	}
+	if eval.Status == "" {
+		eval.Status = fleet.EvalPending
+	}
+	t.putEval(eval, now)
+	return eval.ID
+}
+
+// settleJob gives a job the status that its allocations and evaluations make.
+func (t *tx) settleJob(k []byte, r *jobRoster) {
+	row := t.jobs.at(t, k)
+	if row == nil {
+		return
+	}
+	next := *row
+	next.evaluated = row.evaluated || r.open > 0 || len(r.allocs) > 0
+	status := jobStatus(&next, r)
+	if status != row.job.Status {
+		job := *row.job
+		job.Status, job.ModifyIndex = status, t.index
+		next.job = &job
+		t.bump(tableJobs)
+	}
+	if next.job != row.job || next.evaluated != row.evaluated {
+		t.jobs.put(k, &next)
+	}
+}
+
+func jobStatus(row *jobRow, r *jobRoster) string {
+	everywhere := row.job.Type == fleet.JobTypeSystem
+	switch {
+	case everywhere && !row.job.Stop, r.live > 0:
+		return fleet.JobStatusRunning
+	case everywhere:
+		return fleet.JobStatusDead
+	case r.open > 0:
+		return fleet.JobStatusPending
+	case row.evaluated || row.job.Stop:
+		return fleet.JobStatusDead
+	}
+	return fleet.JobStatusPending
+}
+
+// queue notes how many allocations of each group wait for a place.
+func (t *tx) queue(ns string, id fleet.JobID, queued map[string]int) {
+	k := jobKeyOf(ns, id)
+	row := t.jobs.at(t, k)
+	if row == nil || maps.Equal(row.queued, queued) {
+		return
+	}
+	next := *row
+	next.queued = maps.Clone(queued)
+	maps.DeleteFunc(next.queued, func(_ string, n int) bool { return n == 0 })
+	t.jobs.put(k, &next)
+}
+
+// body returns the job that an allocation runs: the kept version, or the body
+// that other allocations keep, or nil.
+func (t *tx) body(a *fleet.Alloc) *fleet.Job {
+	if row := t.jobs.at(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
+		for _, v := range row.versions {
+			if v.Version == a.JobVersion && v.SpecHash == a.JobHash {
+				return v
+			}
+		}
+	}
+	var found *fleet.Job
+	prefix := key(a.JobHash, a.Namespace, string(a.JobID))
+	for r := range scan[bodyRow](t.base, tableBodies, indexID, prefix) {
+		if now := t.bodies.at(t, bodyKey(r.job)); now != nil && now.job.Version == a.JobVersion {
+			found = now.job
+		}
+	}
+	return found
+}
+
+// Job returns a job as it shall be now.
+func (v *View) Job(ns string, id fleet.JobID) (*fleet.Job, bool) {
+	row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	if !ok {
+		return nil, false
+	}
+	return row.job, true
+}
+
+// Jobs lists a namespace's jobs ("*": all) whose id starts with prefix.
+func (v *View) Jobs(ns, prefix string) iter.Seq[*fleet.Job] {
+	rows := all[jobRow](v, tableJobs, indexID, within(ns, prefix))
+	return func(yield func(*fleet.Job) bool) {
+		for r := range rows {
+			if strings.HasPrefix(string(r.job.ID), prefix) && !yield(r.job) {
+				return
+			}
+		}
+	}
+}
+
+// within is the prefix of keys of namespace and id; "*" is every namespace.
+func within(ns, prefix string) []byte {
+	if ns == "*" {
+		return nil
+	}
+	return append(key(ns), prefix...)
+}
+
+// JobVersions lists the kept versions, newest first.
+func (v *View) JobVersions(ns string, id fleet.JobID) []*fleet.Job {
+	row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	if !ok {
+		return nil
+	}
+	out := slices.Clone(row.versions)
+	out[0] = row.job
+	return out
+}
+
+// JobBody returns the job of a content hash, for edges. It is kept as long as
+// one of a job's kept versions or an allocation has that hash.
+func (v *View) JobBody(hash string) (*fleet.Job, bool) {
+	for r := range narrow[bodyRow](v, tableBodies, indexID, key(hash)) {
+		return r.job, true
+	}
+	return nil, false
+}

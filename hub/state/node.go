@@ -1,0 +1,278 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+func (t *tx) nodeRegister(c NodeRegister) Result {
+	if c.Node.ID == "" {
+		return refused(fleet.CodeInvalid, "register node %q: it has no id", c.Node.Name)
+	}
+	t.describe(&c.Node, c.Now)
+	return Result{}
+}
+
+// describe stores what an edge says of itself and returns the entry's own row.
+func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
+	n := t.node(said.ID)
+	known := n != nil
+	if !known {
+		n = &nodeRow{}
+		n.ID, n.Status, n.SchedulingEligibility = said.ID, fleet.NodeInitializing, fleet.NodeEligible
+		n.CreateIndex, n.StatusUpdatedAt = t.index, seconds(now)
+		if said.SchedulingEligibility == fleet.NodeIneligible {
+			n.SchedulingEligibility = fleet.NodeIneligible
+		}
+		t.nodes.put(key(string(said.ID)), n)
+	}
+	free := n.Free()
+	n.Name, n.Datacenter, n.NodeClass = said.Name, said.Datacenter, said.NodeClass
+	n.NodePool = said.NodePool
+	if n.NodePool == "" {
+		n.NodePool = fleet.DefaultPool
+	}
+	n.Attributes, n.Meta, n.Drivers, n.Devices = said.Attributes, said.Meta, said.Drivers, said.Devices
+	n.Resources, n.Reserved, n.Version = said.Resources, said.Reserved, said.Version
+	n.DescriptionHash = said.DescriptionHash
+	if said.Address != "" {
+		n.Address = said.Address
+	}
+	class := classOf(&n.Node)
+	changed := class != n.ComputedClass || n.Free() != free
+	n.ComputedClass = class
+	t.nodeChanged(n)
+	t.ensurePool(n.NodePool)
+	switch {
+	case !known:
+		n.event("Cluster", "Node registered", now, t.index)
+		t.nodeMark(n, "registered", "", now)
+	case changed && n.Schedulable():
+		t.freed(&n.Node)
+	}
+	return n
+}
+
+// node returns the entry's own copy of a node, to be changed in place, or nil.
+func (t *tx) node(id fleet.NodeID) *nodeRow {
+	return t.nodes.mine(t, key(string(id)), func(r *nodeRow) *nodeRow {
+		c := *r
+		return &c
+	})
+}
+
+// nodeChanged notes that more changed than how far the node's journal is in.
+func (t *tx) nodeChanged(n *nodeRow) {
+	n.ModifyIndex = t.index
+	t.bump(tableNodes)
+}
+
+// become moves a node to a status.
+func (t *tx) become(n *nodeRow, status fleet.NodeStatus, why string, now int64) {
+	if n.Status != status {
+		n.StatusUpdatedAt = seconds(now)
+	}
+	n.Status, n.StatusDescription = status, why
+	t.nodeChanged(n)
+	if n.Schedulable() {
+		t.freed(&n.Node)
+	}
+}
+
+// freed notes that capacity appeared on nodes of this one's class.
+func (t *tx) freed(n *fleet.Node) {
+	t.capacity.put(key(n.ComputedClass), &capacityRow{n.ComputedClass, t.index})
+	t.bump(tableCapacity)
+}
+
+func (t *tx) ensurePool(name string) {
+	builtin := slices.ContainsFunc(builtinPools, func(p fleet.Pool) bool { return p.Name == name })
+	if builtin || t.pools.at(t, key(name)) != nil {
+		return
+	}
+	t.pools.put(key(name), &fleet.Pool{Name: name, CreateIndex: t.index, ModifyIndex: t.index})
+	t.bump(tablePools)
+}
+
+// event adds a line to what people see of a node.
+func (n *nodeRow) event(subsystem, message string, now int64, index fleet.Index) {
+	events := append(slices.Clone(n.Events), fleet.NodeEvent{
+		Message: message, Subsystem: subsystem, Timestamp: time.Unix(0, now).UTC(), CreateIndex: index,
+	})
+	n.Events = keepNewest(events, fleet.NodeEventsKept)
+}
+
+func keepNewest[E any](list []E, n int) []E {
+	if len(list) <= n {
+		return list
+	}
+	return slices.Clone(list[len(list)-n:])
+}
+
+func (t *tx) nodeResync(c NodeResync) Result {
+	n := t.node(c.NodeID)
+	switch {
+	case n == nil:
+		return refused(fleet.CodeNotFound, "note a resync of node %s: there is no such node", fleet.Short(c.NodeID))
+	case n.Epoch != c.Epoch:
+		return refused(fleet.CodeStaleEpoch, "note a resync of node %s: epoch %d, not %d", fleet.Short(c.NodeID), n.Epoch, c.Epoch)
+	}
+	t.nodeChanged(n)
+	if len(c.Orphans) > 0 {
+		n.Orphans = c.Orphans
+		n.event("Edge", "Node "+c.Reason, c.Now, t.index)
+		t.nodeMark(n, "orphans", c.Reason, c.Now)
+		return Result{}
+	}
+	n.StatusDescription = c.Reason
+	n.event("Cluster", "Resync: "+c.Reason, c.Now, t.index)
+	t.nodeMark(n, "resync", c.Reason, c.Now)
+	return Result{}
+}
+
+func (t *tx) nodeEligibility(c NodeEligibility) Result {
+	n := t.node(c.NodeID)
+	switch {
+	case n == nil:
+		return refused(fleet.CodeNotFound, "set eligibility of node %s: there is no such node", fleet.Short(c.NodeID))
+	case c.Eligibility != fleet.NodeEligible && c.Eligibility != fleet.NodeIneligible:
+		return refused(fleet.CodeInvalid, "set eligibility of node %s: %q is neither %q nor %q",
+			fleet.Short(c.NodeID), c.Eligibility, fleet.NodeEligible, fleet.NodeIneligible)
+	case n.SchedulingEligibility == c.Eligibility:
+		return Result{}
+	}
+	n.SchedulingEligibility = c.Eligibility
+	t.nodeChanged(n)
+	n.event("Cluster", "Node marked as "+c.Eligibility+" for scheduling", c.Now, t.index)
+	w := wake{seed: c.EvalSeed, now: c.Now}
+	if n.Schedulable() {
+		t.freed(&n.Node)
+		t.wakeSystem(&w, &n.Node)
+	}
+	t.wakeJobs(&w)
+	return Result{}
+}
+
+// wakeSystem asks for an evaluation of every job that runs on all nodes.
+func (t *tx) wakeSystem(w *wake, n *fleet.Node) {
+	for r := range scan[jobRow](t.base, tableJobs, indexID, nil) {
+		if r.job.Type == fleet.JobTypeSystem && !r.job.Stop {
+			w.want(r.job.Namespace, r.job.ID, fleet.TriggerNodeUpdate, n)
+		}
+	}
+}
+
+// FencedRows is what a refused session of a cloned identity said: kept apart from
+// the node's own history.
+type FencedRows struct {
+	Session fleet.FencedSession
+	Rows    [][]byte // as syncproto.EncodeRow made them; the oldest
+	Dropped int      // how many more there were
+}
+
+// Bounds of what is kept of refused sessions.
+const (
+	fencedKept     = 16
+	fencedRowsKept = 256
+)
+
+func (t *tx) fence(c Fence) Result {
+	n := t.node(c.NodeID)
+	if n == nil {
+		return refused(fleet.CodeNotFound, "fence a session of node %s: there is no such node", fleet.Short(c.NodeID))
+	}
+	kept := c.Rows[:min(len(c.Rows), fencedRowsKept)]
+	n.Fenced = keepNewest(append(slices.Clone(n.Fenced), c.Session), fencedKept)
+	n.fenced = keepNewest(append(slices.Clone(n.fenced),
+		FencedRows{Session: c.Session, Rows: kept, Dropped: len(c.Rows) - len(kept)}), fencedKept)
+	message := "Session fenced: another machine at " + c.Session.Addr + " has this identity"
+	t.nodeChanged(n)
+	n.event("Cluster", message, c.Session.Time, t.index)
+	t.nodeMark(n, "fenced", string(c.Session.Code)+" from "+c.Session.Addr, c.Session.Time)
+	return Result{}
+}
+
+// classOf names what constraints can tell of a node and what is not its alone.
+func classOf(n *fleet.Node) string {
+	common := func(m map[string]string) map[string]string {
+		out := make(map[string]string, len(m))
+		for k, v := range m {
+			if !strings.Contains(k, "unique.") {
+				out[k] = v
+			}
+		}
+		return out
+	}
+	drivers := make(map[string]bool, len(n.Drivers))
+	for name, d := range n.Drivers {
+		drivers[name] = d.Detected && d.Healthy
+	}
+	h := sha256.Sum256(encode(struct {
+		Datacenter, Pool, Class string
+		Attributes, Meta        map[string]string
+		Drivers                 map[string]bool
+	}{n.Datacenter, n.NodePool, n.NodeClass, common(n.Attributes), common(n.Meta), drivers}))
+	return "v1:" + hex.EncodeToString(h[:8])
+}
+
+func seconds(nano int64) int64 { return nano / int64(time.Second) }
+
+// Node returns an edge as the cluster knows it.
+func (v *View) Node(id fleet.NodeID) (*fleet.Node, bool) {
+	row, ok := one[nodeRow](v, tableNodes, key(string(id)))
+	if !ok {
+		return nil, false
+	}
+	return &row.Node, true
+}
+
+// Nodes lists nodes whose id starts with prefix. A Watch view does not wake for
+// how far their journals are in.
+func (v *View) Nodes(prefix string) iter.Seq[*fleet.Node] {
+	rows := all[nodeRow](v, tableNodes, indexID, []byte(prefix))
+	return func(yield func(*fleet.Node) bool) {
+		for r := range rows {
+			if !yield(&r.Node) {
+				return
+			}
+		}
+	}
+}
+
+// Fenced lists what refused sessions of a node's identity said, oldest first.
+func (v *View) Fenced(id fleet.NodeID) []FencedRows {
+	row, ok := one[nodeRow](v, tableNodes, key(string(id)))
+	if !ok {
+		return nil
+	}
+	return row.fenced
+}
+
+// DesiredIndex is the newest entry in which the hub's side of one of the node's
+// allocations changed: what an edge has to hear of. A Watch view wakes for
+// exactly that, not for what the edge reports.
+func (v *View) DesiredIndex(id fleet.NodeID) fleet.Index {
+	if r, ok := one[desiredRow](v, tableDesired, key(string(id))); ok {
+		return r.index
+	}
+	return 0
+}
+
+// CapacitySince lists, by Node.ComputedClass, where capacity appeared after
+// index: a node became ready or eligible, or an allocation's end was confirmed.
+func (v *View) CapacitySince(index fleet.Index) iter.Seq2[string, fleet.Index] {
+	rows := all[capacityRow](v, tableCapacity, indexID, nil)
+	return func(yield func(string, fleet.Index) bool) {
+		for r := range rows {
+			if r.index > index && !yield(r.class, r.index) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package state
+
+import (
+	"maps"
+	"slices"
+
+	"skerry/fleet"
+)
+
+// plan commits what the planner checked: stops and conclusions first, then
+// placements, then evaluations.
+//
+// A plan was made on an older picture, and only the hub's own decisions are taken
+// from it. What an edge reported since wins: an allocation that the edge says is
+// over does not become unknown or lost, and none does on a node that is ready
+// again (a stop that comes with lost is taken, and the edge is told).
+func (t *tx) plan(c Plan) Result {
+	for _, a := range everyAlloc(c.Result) {
+		if err := t.runnable(a, c.Jobs); err != nil {
+			return Result{Err: err}
+		}
+	}
+	for _, a := range inOrder(c.Result.NodeUpdate) {
+		if t.alloc(a.ID) != nil {
+			t.decide(a, c)
+		}
+	}
+	w := wake{seed: string(c.EvalID), now: c.Now}
+	for _, a := range inOrder(c.Result.NodeAllocation) {
+		if t.alloc(a.ID) != nil {
+			t.decide(a, c)
+		} else {
+			t.place(a, c, &w)
+		}
+	}
+	for _, e := range c.Evals {
+		t.putEval(e, c.Now)
+	}
+	t.wakeJobs(&w)
+	return Result{}
+}
+
+func everyAlloc(r fleet.PlanResult) []*fleet.Alloc {
+	return append(inOrder(r.NodeUpdate), inOrder(r.NodeAllocation)...)
+}
+
+// inOrder lists a plan's allocations by node, and of one node as they are given.
+func inOrder(byNode map[fleet.NodeID][]fleet.Alloc) []*fleet.Alloc {
+	var out []*fleet.Alloc
+	for _, id := range slices.Sorted(maps.Keys(byNode)) {
+		for i := range byNode[id] {
+			out = append(out, &byNode[id][i])
+		}
+	}
+	return out
+}
+
+// runnable checks that the cluster has the node and the job of a new allocation.
+func (t *tx) runnable(a *fleet.Alloc, jobs []*fleet.Job) *fleet.Error {
+	switch {
+	case t.alloc(a.ID) != nil:
+		return nil
+	case a.ID == "":
+		return fleet.Errorf(fleet.CodeInvalid, "commit plan: allocation %s has no id", a.Name)
+	case t.nodes.at(t, key(string(a.NodeID))) == nil && a.DesiredStatus != fleet.DesiredStop:
+		return fleet.Errorf(fleet.CodeInvalid, "commit plan: allocation %s is for node %s, which does not exist",
+			fleet.Short(a.ID), fleet.Short(a.NodeID))
+	case t.jobFor(a, jobs) == nil && a.DesiredStatus != fleet.DesiredStop:
+		return fleet.Errorf(fleet.CodeInvalid, "commit plan: allocation %s runs version %d of job %s, which does not exist",
+			fleet.Short(a.ID), a.JobVersion, a.JobID)
+	}
+	return nil
+}
+
+// jobFor returns the job that a plan's allocation names by version and hash (by
+// version alone where it has no hash): one that is kept, or one that the plan
+// brought along.
+func (t *tx) jobFor(a *fleet.Alloc, brought []*fleet.Job) *fleet.Job {
+	if a.JobHash == "" {
+		if row := t.jobs.at(t, jobKeyOf(a.Namespace, a.JobID)); row != nil {
+			for _, v := range row.versions {
+				if v.Version == a.JobVersion {
+					return v
+				}
+			}
+		}
+		return nil
+	}
+	if job := t.body(a); job != nil {
+		return job
+	}
+	for _, j := range brought {
+		if j.SpecHash == a.JobHash && j.Version == a.JobVersion && j.Namespace == a.Namespace && j.ID == a.JobID {
+			return t.brought(j)
+		}
+	}
+	return nil
+}
+
+// brought returns the one body of a job that a plan brought along.
+func (t *tx) brought(j *fleet.Job) *fleet.Job {
+	if row := t.bodies.at(t, bodyKey(j)); row != nil {
+		return row.job
+	}
+	return j
+}
+
+// place stores a new allocation.
+func (t *tx) place(p *fleet.Alloc, c Plan, w *wake) {
+	job := t.jobFor(p, c.Jobs)
+	if job == nil {
+		return // it shall not run, and never did
+	}
+	n := t.nodes.at(t, key(string(p.NodeID)))
+	a := *p
+	a.Job, a.JobHash, a.JobVersion = job, job.SpecHash, job.Version
+	a.ClientStatus, a.ClientDescription, a.ReportedStatus = fleet.ClientPending, "", ""
+	a.TaskStates, a.AllocStates, a.DesiredTransition = nil, nil, fleet.DesiredTransition{}
+	if a.DesiredStatus == "" {
+		a.DesiredStatus = fleet.DesiredRun
+	}
+	if a.EvalID == "" {
+		a.EvalID = c.EvalID
+	}
+	if a.DeploymentID == "" {
+		a.DeploymentID = c.Deployment
+	}
+	if a.NodeName == "" {
+		a.NodeName = n.Name
+	}
+	row := t.newAlloc(a, c.Now)
+	row.history.add(t.allocMark(row, "placed", a.DesiredDescription, c.Now))
+	if t.alloc(a.PreviousAllocation) != nil {
+		t.changeAlloc(a.PreviousAllocation, c.Now, func(prev *allocRow) { prev.NextAllocation = a.ID })
+	}
+	t.unqueue(a.Namespace, a.JobID, a.TaskGroup)
+	if n.Status != fleet.NodeReady {
+		// The node went away after the planner looked, and the evaluations of that
+		// moment do not know of this allocation.
+		w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
+	}
+}
+
+// unqueue counts a placement against what the job waits for.
+func (t *tx) unqueue(ns string, id fleet.JobID, group string) {
+	row := t.jobs.at(t, jobKeyOf(ns, id))
+	if row == nil || row.queued[group] == 0 {
+		return
+	}
+	queued := maps.Clone(row.queued)
+	queued[group]--
+	t.queue(ns, id, queued)
+}
+
+// decide takes the hub's decisions about an allocation that exists.
+func (t *tx) decide(p *fleet.Alloc, c Plan) {
+	t.changeAlloc(p.ID, c.Now, func(a *allocRow) {
+		before := a.Alloc
+		if !a.ServerTerminal() {
+			if p.DesiredStatus != "" {
+				a.DesiredStatus, a.DesiredDescription = p.DesiredStatus, p.DesiredDescription
+			}
+			if job := t.jobFor(p, c.Jobs); job != nil {
+				a.Job, a.JobHash, a.JobVersion = job, job.SpecHash, job.Version
+			}
+		}
+		a.DesiredTransition.Migrate = a.DesiredTransition.Migrate || p.DesiredTransition.Migrate
+		a.DesiredTransition.Reschedule = a.DesiredTransition.Reschedule || p.DesiredTransition.Reschedule
+		a.FollowupEvalID = p.FollowupEvalID
+		if p.RescheduleTracker != nil {
+			a.RescheduleTracker = p.RescheduleTracker
+		}
+		if p.NextAllocation != "" {
+			a.NextAllocation = p.NextAllocation
+		}
+		if p.DeploymentID != "" {
+			a.DeploymentID = p.DeploymentID
+		}
+		n := t.nodes.at(t, key(string(a.NodeID)))
+		conclude(&a.Alloc, p, n != nil && n.Status == fleet.NodeReady)
+		t.markDecision(a, &before, p.DesiredDescription, c.Now)
+	})
+}
+
+// conclude takes what a plan says of an allocation's client status, as far as no
+// edge contradicts it.
+func conclude(a, p *fleet.Alloc, ready bool) {
+	switch p.ClientStatus {
+	case fleet.ClientUnknown, fleet.ClientLost:
+		if ready || a.ClientTerminal() {
+			return
+		}
+		a.ClientStatus = p.ClientStatus
+	default:
+		if a.ClientStatus == fleet.ClientUnknown && !ready {
+			return
+		}
+		a.ClientStatus = seen(a, true)
+	}
+	if known := len(a.AllocStates); len(p.AllocStates) > known {
+		a.AllocStates = append(slices.Clip(slices.Clone(a.AllocStates)), p.AllocStates[known:]...)
+	}
+}
+
+// markDecision notes in an allocation's record what a plan changed of it.
+func (t *tx) markDecision(a *allocRow, before *fleet.Alloc, why string, now int64) {
+	note := func(event string) { a.history.add(t.allocMark(a, event, why, now)) }
+	switch {
+	case a.ClientStatus == before.ClientStatus:
+	case a.ClientStatus == fleet.ClientUnknown, a.ClientStatus == fleet.ClientLost:
+		note(a.ClientStatus)
+	}
+	if before.NeedsToReconnect() && !a.NeedsToReconnect() && a.ClientStatus != fleet.ClientLost {
+		note("reconnected")
+	}
+	if a.ServerTerminal() && !before.ServerTerminal() {
+		note(a.DesiredStatus)
+	}
+	if a.JobVersion != before.JobVersion {
+		note("updated in place")
+	}
+}

@@ -1,0 +1,248 @@
+package state_test
+
+import (
+	"testing"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func TestPlanPlaces(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 2))
+	first := w.place("shop", node, 1)[0]
+	next := w.alloc("shop", node)
+	next.PreviousAllocation = first
+	next.ClientStatus, next.ReportedStatus = fleet.ClientRunning, fleet.ClientRunning // not the hub's to say
+	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(next)}, EvalID: "e1", Now: w.nano()})
+	a := w.getAlloc(next.ID)
+	if a.ClientStatus != fleet.ClientPending || a.ReportedStatus != "" || a.EvalID != "e1" || a.NodeName != "n1" {
+		t.Fatalf("new allocation: %+v", a)
+	}
+	if a.CreateIndex != w.index || a.AllocModifyIndex != w.index || a.CreateTime != w.nano() {
+		t.Fatalf("indexes of a new allocation: %d, %d", a.CreateIndex, a.AllocModifyIndex)
+	}
+	if prev := w.getAlloc(first); prev.NextAllocation != next.ID || prev.AllocModifyIndex == w.index {
+		t.Fatalf("the one that it replaces: next %s, heard of at %d", prev.NextAllocation, prev.AllocModifyIndex)
+	}
+	if got := w.events(next.ID); got != "placed" {
+		t.Fatalf("history: %s", got)
+	}
+	h := w.store.View().History(next.ID)[0]
+	if h.Message != "placed by a test" || h.Side != fleet.SideHub || !h.Time.Equal(w.now) {
+		t.Fatalf("history entry: %+v", h)
+	}
+	if w.store.View().DesiredIndex(node) != w.index {
+		t.Fatal("the edge does not hear of it")
+	}
+}
+
+func TestPlanRefused(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	for name, change := range map[string]func(*fleet.Alloc){
+		"no id":              func(a *fleet.Alloc) { a.ID = "" },
+		"no such node":       func(a *fleet.Alloc) { a.NodeID = "nosuch" },
+		"no such job":        func(a *fleet.Alloc) { a.JobID = "nosuch" },
+		"no such version":    func(a *fleet.Alloc) { a.JobVersion = 3 },
+		"no such body":       func(a *fleet.Alloc) { a.JobHash = "00" },
+		"no version or hash": func(a *fleet.Alloc) { a.JobVersion, a.JobHash = 3, "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := w.alloc("shop", node)
+			change(&a)
+			w.refused(fleet.CodeInvalid, state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}})
+		})
+	}
+}
+
+// A plan may bring the job along, where it was purged meanwhile.
+func TestPlanBringsJob(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	a, b, j := w.alloc("shop", node), w.alloc("shop", node), w.getJob("shop")
+	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nano()})
+	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a, b)}, Jobs: []*fleet.Job{j}, Now: w.nano()})
+	if one, two := w.getAlloc(a.ID), w.getAlloc(b.ID); one.Job == nil || one.Job != two.Job {
+		t.Fatal("two allocations of one job do not share its body")
+	}
+}
+
+// What an edge reported after the scheduler looked wins over what the plan
+// concluded.
+func TestPlanDoesNotOverwriteReports(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		reported string // before the plan is applied
+		back     bool   // the node is ready again
+		plan     string
+		want     string
+		settled  bool // AllocStates took the conclusion
+	}{
+		{"unknown", "", false, fleet.ClientUnknown, fleet.ClientUnknown, true},
+		{"lost", "", false, fleet.ClientLost, fleet.ClientLost, true},
+		{"unknown, node is back", "", true, fleet.ClientUnknown, fleet.ClientRunning, false},
+		{"lost, node is back", "", true, fleet.ClientLost, fleet.ClientRunning, false},
+		{"unknown, but complete", fleet.ClientComplete, true, fleet.ClientUnknown, fleet.ClientComplete, false},
+		{"lost, but failed", fleet.ClientFailed, true, fleet.ClientLost, fleet.ClientFailed, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newT(t)
+			node := w.node("n1")
+			w.register(job("shop", fleet.JobTypeService, 1))
+			ids := w.place("shop", node, 1)
+			w.report(node, fleet.ClientRunning, ids...)
+			w.miss(node)
+			plan := w.concluded(c.plan, ids...)
+			if c.back {
+				w.session(node)
+			}
+			if c.reported != "" {
+				w.report(node, c.reported, ids...)
+			}
+			w.update(plan...)
+			a := w.getAlloc(ids[0])
+			if a.ClientStatus != c.want || (len(a.AllocStates) == 1) != c.settled {
+				t.Fatalf("%s with states %v, want %s", a.ClientStatus, a.AllocStates, c.want)
+			}
+			if stop := c.plan == fleet.ClientLost; a.ServerTerminal() != stop {
+				t.Fatalf("desired %s", a.DesiredStatus)
+			}
+		})
+	}
+}
+
+func TestPlanStopsOnce(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", node, 1)
+	w.report(node, fleet.ClientRunning, ids...)
+	run := *w.getAlloc(ids[0])
+	stop := run
+	stop.DesiredStatus, stop.DesiredDescription = fleet.DesiredStop, "count went down"
+	w.update(stop)
+	told := w.getAlloc(ids[0]).AllocModifyIndex
+	if told != w.index {
+		t.Fatal("the edge does not hear of a stop")
+	}
+	w.update(run) // made before the stop
+	a := w.getAlloc(ids[0])
+	if a.DesiredStatus != fleet.DesiredStop || a.DesiredDescription != "count went down" || a.AllocModifyIndex != told {
+		t.Fatalf("after an older plan: %s (%s)", a.DesiredStatus, a.DesiredDescription)
+	}
+	if got := w.events(ids[0]); got != "placed, running, stop" {
+		t.Fatalf("history: %s", got)
+	}
+}
+
+func TestPlanInPlace(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", node, 1)
+	w.register(job("shop", fleet.JobTypeService, 3))
+	j := w.getJob("shop")
+	a := *w.getAlloc(ids[0])
+	a.JobVersion, a.JobHash, a.FollowupEvalID = j.Version, j.SpecHash, "f1"
+	w.update(a)
+	got := w.getAlloc(ids[0])
+	if got.Job.TaskGroups[0].Count != 3 || got.AllocModifyIndex != w.index || got.FollowupEvalID != "f1" {
+		t.Fatalf("updated in place: %+v", got)
+	}
+	if got := w.events(ids[0]); got != "placed, updated in place" {
+		t.Fatalf("history: %s", got)
+	}
+}
+
+// An allocation that is committed on a node which went away since it was chosen
+// gets an evaluation: those of that moment did not know of it.
+func TestPlanOntoNodeThatLeft(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	a := w.alloc("shop", node)
+	w.miss(node)
+	w.must(state.Evals{Evals: w.ended("shop")})
+	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}, EvalID: "e1", Now: w.nano()})
+	w.wantEvals("shop", fleet.TriggerNodeUpdate)
+}
+
+func TestAllocStop(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 3))
+	ids := w.place("shop", node, 3)
+	w.report(node, fleet.ClientComplete, ids[2])
+	w.must(state.Evals{Evals: w.ended("shop")})
+	w.refused(fleet.CodeNotFound, state.AllocStop{Allocs: []fleet.AllocID{ids[0], "nosuch"}, Now: w.nano()})
+	if res := w.must(state.AllocStop{Allocs: ids[2:], EvalSeed: w.seed(), Now: w.nano()}); res.Eval != "" {
+		t.Fatal("stopping what is over was evaluated")
+	}
+	res := w.must(state.AllocStop{Allocs: ids, EvalSeed: w.seed(), Now: w.nano()})
+	w.wantEvals("shop", fleet.TriggerAllocStop)
+	if e, ok := w.store.View().Eval(res.Eval); !ok || e.JobID != "shop" {
+		t.Fatalf("evaluation %s", res.Eval)
+	}
+	a := w.getAlloc(ids[0])
+	if !a.DesiredTransition.Migrate || a.AllocModifyIndex == w.index {
+		t.Fatalf("flagged: %+v, heard of at %d", a.DesiredTransition, a.AllocModifyIndex)
+	}
+	// A plan that was made before the flag does not take it away.
+	b := *a
+	b.DesiredTransition = fleet.DesiredTransition{}
+	w.update(b)
+	if !w.getAlloc(ids[0]).DesiredTransition.Migrate {
+		t.Fatal("the flag is gone")
+	}
+}
+
+func TestEvals(t *testing.T) {
+	w := newT(t)
+	w.register(job("shop", fleet.JobTypeService, 1))
+	e := *w.open("shop")[0]
+	if e.JobModifyIndex != 1 || e.Priority != 50 || e.Type != fleet.JobTypeService || e.CreateIndex != 1 {
+		t.Fatalf("evaluation of a registration: %+v", e)
+	}
+	blocked := fleet.Evaluation{ID: "b1", Namespace: "default", JobID: "shop", Status: fleet.EvalBlocked}
+	w.must(state.Evals{Evals: []fleet.Evaluation{blocked}, Now: w.nano()})
+	w.refused(fleet.CodeInvalid, state.Evals{Evals: []fleet.Evaluation{{JobID: "shop"}}})
+	w.refused(fleet.CodeConflict, state.EvalDelete{IDs: []fleet.EvalID{e.ID}})
+
+	// Failed placements leave the older one blocked, success ends it (E26).
+	e.Status = fleet.EvalComplete
+	e.FailedTGAllocs = map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 1}}
+	w.must(state.Evals{Evals: []fleet.Evaluation{e}, Now: w.nano()})
+	w.wantEvals("shop", "")
+	w.register(job("shop", fleet.JobTypeService, 2))
+	done := *w.open("shop")[len(w.open("shop"))-1]
+	for _, o := range w.open("shop") {
+		if o.Status == fleet.EvalPending {
+			done = *o
+		}
+	}
+	done.Status = fleet.EvalComplete
+	w.must(state.Evals{Evals: []fleet.Evaluation{done}, Now: w.nano()})
+	if b, _ := w.store.View().Eval("b1"); b.Status != fleet.EvalCanceled || b.StatusDescription == "" {
+		t.Fatalf("blocked evaluation is %s", b.Status)
+	}
+	// What is over stays over.
+	done.Status = fleet.EvalPending
+	w.must(state.Evals{Evals: []fleet.Evaluation{done}, Now: w.nano()})
+	w.wantEvals("shop")
+
+	var since []fleet.EvalID
+	for e := range w.store.View().EvalsSince(1) {
+		since = append(since, e.ID)
+	}
+	if len(since) != 3 {
+		t.Fatalf("changed since 1: %v", since)
+	}
+	w.must(state.EvalDelete{IDs: []fleet.EvalID{done.ID, "nosuch"}})
+	if _, ok := w.store.View().Eval(done.ID); ok {
+		t.Fatal("a deleted evaluation is there")
+	}
+}

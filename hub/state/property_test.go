@@ -1,0 +1,194 @@
+package state_test
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// Any sequence of commands: every state is consistent, two stores that apply the
+// same log are equal, and so is one that starts from a snapshot in between.
+func TestAnyLog(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := &generator{T: t, world: newWorld(t)}
+		for i := range 3 {
+			g.nodes = append(g.nodes, g.node(fmt.Sprintf("n%d", i)))
+		}
+		steps := rapid.IntRange(5, 60).Draw(t, "steps")
+		at := rapid.IntRange(1, steps).Draw(t, "snapshot")
+		var snapshot []byte
+		var taken int
+		for i := range steps {
+			g.step()
+			if i+1 == at {
+				snapshot, taken = mustPersist(t, g.store), len(g.log)
+			}
+		}
+		want := describe(t, g.store.View())
+		twin := state.New()
+		replay(t, twin, g.log, 0)
+		if got := describe(t, twin.View()); got != want {
+			t.Fatalf("two stores of one log differ:\n%s", diff(want, got))
+		}
+		restored := state.New()
+		if err := restored.Restore(bytes.NewReader(snapshot)); err != nil {
+			t.Fatalf("restore: %v", err)
+		}
+		replay(t, restored, g.log, taken)
+		if got := describe(t, restored.View()); got != want {
+			t.Fatalf("a restored store differs:\n%s", diff(want, got))
+		}
+	})
+}
+
+func replay(t tb, s *state.Store, log [][]byte, from int) {
+	t.Helper()
+	for i, raw := range log[from:] {
+		c, err := state.Decode(raw)
+		if err != nil {
+			t.Fatalf("decode: %v", err)
+		}
+		s.Apply(fleet.Index(from+i+1), c)
+	}
+}
+
+// generator draws commands, most of them sensible.
+type generator struct {
+	*rapid.T
+	*world
+	nodes []fleet.NodeID
+}
+
+func (g *generator) Helper()                           {}
+func (g *generator) Fatalf(format string, args ...any) { g.T.Fatalf(format, args...) }
+
+func (g *generator) n(max int, label string) int { return rapid.IntRange(0, max).Draw(g.T, label) }
+
+func (g *generator) anyJob() fleet.JobID {
+	return rapid.SampledFrom([]fleet.JobID{"shop", "till", "night"}).Draw(g.T, "job")
+}
+
+func (g *generator) anyNode() fleet.NodeID { return rapid.SampledFrom(g.nodes).Draw(g.T, "node") }
+
+func (g *generator) someAllocs() []fleet.AllocID {
+	var ids []fleet.AllocID
+	for a := range g.store.View().Allocs("*", "") {
+		if g.n(2, "take") == 0 {
+			ids = append(ids, a.ID)
+		}
+	}
+	return ids
+}
+
+func (g *generator) step() {
+	g.pass(time.Duration(g.n(600, "seconds")) * time.Second)
+	switch g.n(13, "step") {
+	case 0, 1:
+		g.registerAny()
+	case 2:
+		g.apply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: g.anyJob(), Purge: g.n(1, "purge") == 0,
+			Eval: g.eval(fleet.TriggerJobDeregister), Now: g.nano()})
+	case 3, 4, 5:
+		g.placeAny()
+	case 6:
+		g.decideAny()
+	case 7, 8:
+		g.replayAny()
+	case 9:
+		g.session(g.anyNode())
+	case 10:
+		g.miss(g.nodes[:1+g.n(2, "nodes")]...)
+	case 11:
+		g.apply(state.AllocStop{Allocs: g.someAllocs(), EvalSeed: g.seed(), Now: g.nano()})
+	case 12:
+		g.deleteAny()
+	case 13:
+		g.apply(state.NodeEligibility{NodeID: g.anyNode(), EvalSeed: g.seed(), Now: g.nano(),
+			Eligibility: rapid.SampledFrom([]string{fleet.NodeEligible, fleet.NodeIneligible}).Draw(g.T, "eligibility")})
+	}
+}
+
+func (g *generator) registerAny() {
+	id := g.anyJob()
+	j := job(id, fleet.JobTypeService, g.n(3, "count"))
+	if id == "night" {
+		j.Type = fleet.JobTypeBatch
+	}
+	switch g.n(3, "disconnect") {
+	case 0:
+		j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: ptr(10 * time.Minute)}
+	case 1:
+		j.TaskGroups[0].Disconnect = &fleet.Disconnect{Replace: ptr(false)}
+	}
+	g.apply(state.JobRegister{Job: j, Eval: g.eval(fleet.TriggerJobRegister), Now: g.nano()})
+}
+
+func (g *generator) placeAny() {
+	id := g.anyJob()
+	if _, ok := g.store.View().Job(fleet.DefaultNamespace, id); ok {
+		g.place(id, g.anyNode(), 1+g.n(2, "places"))
+	}
+}
+
+// decideAny commits a plan that concludes anything of anything.
+func (g *generator) decideAny() {
+	status := rapid.SampledFrom([]string{"", fleet.ClientUnknown, fleet.ClientLost, fleet.ClientRunning}).Draw(g.T, "status")
+	var changed []fleet.Alloc
+	for _, id := range g.someAllocs() {
+		a := g.concluded(status, id)[0]
+		if g.n(3, "stop") == 0 {
+			a.DesiredStatus = fleet.DesiredStop
+		}
+		if j, ok := g.store.View().Job(a.Namespace, a.JobID); ok && g.n(3, "in place") == 0 {
+			a.JobVersion, a.JobHash = j.Version, j.SpecHash
+		}
+		changed = append(changed, a)
+	}
+	g.apply(state.Plan{Result: fleet.PlanResult{NodeUpdate: byNode(changed...)}, Now: g.nano()})
+}
+
+// replayAny journals transitions and sends a part of the journal that may overlap
+// what is applied, leave something out, or come under an older epoch.
+func (g *generator) replayAny() {
+	id := g.anyNode()
+	for a := range g.store.View().AllocsByNode(id) {
+		if g.n(1, "reports") == 0 {
+			g.journal(id, says(a.ID, rapid.SampledFrom([]string{fleet.ClientPending, fleet.ClientRunning,
+				fleet.ClientComplete, fleet.ClientFailed}).Draw(g.T, "client status")))
+		}
+	}
+	g.journal(id, fleet.Transition{Kind: rapid.SampledFrom([]fleet.TransitionKind{fleet.TransitionAgent,
+		fleet.TransitionDisconnect, fleet.TransitionReconnect}).Draw(g.T, "kind")})
+	total := len(g.edges[id].rows)
+	first := 1 + g.n(total-1, "first")
+	if g.n(2, "exact") != 0 {
+		first = int(g.getNode(id).Applied) + 1
+	}
+	if first > total {
+		first = total
+	}
+	b := g.rows(id, first, first+g.n(total-first, "length"))
+	b.Epoch -= fleet.Epoch(g.n(9, "stale") / 9)
+	g.apply(state.AllocUpdates{Batches: []state.NodeRows{b}, EvalSeed: g.seed(), Now: g.nano()})
+}
+
+func (g *generator) deleteAny() {
+	var c state.EvalDelete
+	for e := range g.store.View().Evals("*", "") {
+		if e.Terminal() {
+			c.IDs = append(c.IDs, e.ID)
+		}
+	}
+	for _, id := range g.someAllocs() {
+		if a := g.getAlloc(id); a.ClientTerminal() && !a.OccupiesNode() {
+			c.Allocs = append(c.Allocs, id)
+		}
+	}
+	g.apply(c)
+}

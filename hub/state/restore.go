@@ -1,0 +1,236 @@
+package state
+
+import (
+	"bufio"
+	"bytes"
+	"compress/flate"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/hashicorp/go-memdb"
+
+	"skerry/fleet"
+)
+
+// Restore replaces the state by a snapshot. Every View.Changed wakes. Where the
+// snapshot cannot be read, or contradicts itself, the state stays as it was.
+func (s *Store) Restore(r io.Reader) error {
+	gen := newGeneration()
+	if err := restore(gen.db, r); err != nil {
+		return fmt.Errorf("read snapshot: %w", err)
+	}
+	v := &View{txn: gen.db.Txn(false)}
+	if err := v.Check(); err != nil {
+		return fmt.Errorf("check snapshot: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.cur.Swap(gen)
+	close(old.gone)
+	return nil
+}
+
+func restore(db *memdb.MemDB, r io.Reader) error {
+	header := make([]byte, len(snapshotMagic)+1)
+	if _, err := io.ReadFull(r, header); err != nil {
+		return fmt.Errorf("header: %w", err)
+	}
+	version, ok := bytes.CutPrefix(header, []byte(snapshotMagic))
+	if !ok {
+		return fleet.Errorf(fleet.CodeInvalid, "this is not a snapshot")
+	}
+	if version[0] != snapshotVersion {
+		return newer("a snapshot of version %d", version[0])
+	}
+	inflated := flate.NewReader(r)
+	defer inflated.Close()
+	in := &loader{
+		t: begin(db, 0), r: bufio.NewReaderSize(inflated, 64<<10),
+		bodies: map[string]*fleet.Job{},
+	}
+	if err := in.load(); err != nil {
+		return err
+	}
+	out := db.Txn(true)
+	defer out.Abort()
+	in.t.writeAll(out)
+	out.Commit()
+	return nil
+}
+
+// loader reads records into a transaction on an empty database. Rosters and
+// reference counts are not in a snapshot: they follow from what is.
+type loader struct {
+	t       *tx
+	r       *bufio.Reader
+	records uint64
+	sum     uint32
+	bodies  map[string]*fleet.Job // by bodyKey
+}
+
+func (in *loader) load() error {
+	for {
+		kind, body, err := in.next()
+		if err != nil {
+			return err
+		}
+		if kind == recordEnd {
+			return in.finish(body)
+		}
+		if err := in.record(kind, body); err != nil {
+			return fmt.Errorf("record %d of type %d: %w", in.records, kind, err)
+		}
+	}
+}
+
+// next reads a record, and grows its buffer only as bytes arrive.
+func (in *loader) next() (kind byte, body []byte, err error) {
+	n, err := binary.ReadUvarint(in.r)
+	if err != nil {
+		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, eof(err))
+	}
+	if n > maxRecord {
+		return 0, nil, fleet.Errorf(fleet.CodeInvalid, "record %d claims %d bytes", in.records, n)
+	}
+	if kind, err = in.r.ReadByte(); err != nil {
+		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, eof(err))
+	}
+	var buf bytes.Buffer
+	if _, err := io.CopyN(&buf, in.r, int64(n)); err != nil {
+		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, eof(err))
+	}
+	if kind != recordEnd {
+		head := append(binary.AppendUvarint(nil, n), kind)
+		in.sum = crc32.Update(crc32.Update(in.sum, crc32.IEEETable, head), crc32.IEEETable, buf.Bytes())
+		in.records++
+	}
+	return kind, buf.Bytes(), nil
+}
+
+func eof(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (in *loader) finish(body []byte) error {
+	var end savedEnd
+	if err := decode(body, &end); err != nil {
+		return fmt.Errorf("last record: %w", err)
+	}
+	if end.Records != in.records || end.Checksum != in.sum {
+		return fleet.Errorf(fleet.CodeInvalid, "%d records with checksum %08x, and not %d with %08x",
+			in.records, in.sum, end.Records, end.Checksum)
+	}
+	for _, r := range in.t.jobRosters.dirty {
+		r.allocs, r.added = merge(nil, r.added, nil), nil
+	}
+	for _, r := range in.t.nodeRosters.dirty {
+		r.allocs, r.added = merge(nil, r.added, nil), nil
+	}
+	return nil
+}
+
+func (in *loader) record(kind byte, body []byte) error {
+	switch kind {
+	case recordBody:
+		return into(body, func(j *fleet.Job) error {
+			in.bodies[string(bodyKey(j))] = j
+			return nil
+		})
+	case recordJob:
+		return into(body, in.job)
+	case recordNode:
+		return into(body, func(s *savedNode) error {
+			in.t.nodes.put(key(string(s.Node.ID)), &nodeRow{s.Node, s.Opened, s.Apart, s.History.restored(), s.Fenced})
+			return nil
+		})
+	case recordAlloc:
+		return into(body, in.alloc)
+	case recordEval:
+		return into(body, func(e *fleet.Evaluation) error {
+			in.t.evals.put(key(string(e.ID)), e)
+			if !e.Terminal() {
+				in.t.jobRoster(e.Namespace, e.JobID).open++
+			}
+			return nil
+		})
+	}
+	return in.clusterRecord(kind, body)
+}
+
+func (in *loader) job(s *savedJob) error {
+	row := &jobRow{job: &s.Job, queued: s.Queued, evaluated: s.Evaluated}
+	for _, ref := range s.Versions {
+		job, err := in.body(s.Job.Namespace, s.Job.ID, ref)
+		if err != nil {
+			return err
+		}
+		row.versions = append(row.versions, job)
+		in.t.refer(job, 1)
+	}
+	in.t.jobs.put(jobKeyOf(s.Job.Namespace, s.Job.ID), row)
+	return nil
+}
+
+func (in *loader) alloc(s *savedAlloc) error {
+	job, err := in.body(s.Alloc.Namespace, s.Alloc.JobID,
+		savedBodyRef{s.Alloc.JobHash, s.Alloc.JobVersion, s.JobCreateIndex})
+	if err != nil {
+		return err
+	}
+	s.Alloc.Job = job
+	row := &allocRow{s.Alloc, s.History.restored()}
+	in.t.allocs.put(key(string(row.ID)), row)
+	in.t.refer(job, 1)
+	in.t.count(nil, &row.Alloc)
+	return nil
+}
+
+// body finds a job's version among the records read so far.
+func (in *loader) body(ns string, id fleet.JobID, ref savedBodyRef) (*fleet.Job, error) {
+	k := bodyKey(&fleet.Job{Namespace: ns, ID: id, SpecHash: ref.SpecHash, Version: ref.Version, CreateIndex: ref.CreateIndex})
+	if job, ok := in.bodies[string(k)]; ok {
+		return job, nil
+	}
+	return nil, fleet.Errorf(fleet.CodeInvalid, "version %d of job %s is missing", ref.Version, id)
+}
+
+func (in *loader) clusterRecord(kind byte, body []byte) error {
+	t := in.t
+	switch kind {
+	case recordMeta:
+		return into(body, func(s *savedMeta) error { t.metas.put(key(s.Name), &metaRow{s.Name, s.Index}); return nil })
+	case recordCluster:
+		return into(body, func(c *Cluster) error { t.clusters.put(key(tableCluster), &clusterRow{*c}); return nil })
+	case recordToken:
+		return into(body, func(r *JoinToken) error { t.tokens.put(key(r.ID), r); return nil })
+	case recordHub:
+		return into(body, func(r *HubAddr) error { t.hubs.put(key(string(r.ID)), r); return nil })
+	case recordPool:
+		return into(body, func(r *fleet.Pool) error { t.pools.put(key(r.Name), r); return nil })
+	case recordCertificate:
+		return into(body, func(r *Certificate) error { t.certificates.put(key(r.Serial), r); return nil })
+	case recordDesired:
+		return into(body, func(s *savedIndex) error {
+			t.desired.put(key(s.Key), &desiredRow{fleet.NodeID(s.Key), s.Index})
+			return nil
+		})
+	case recordCapacity:
+		return into(body, func(s *savedIndex) error { t.capacity.put(key(s.Key), &capacityRow{s.Key, s.Index}); return nil })
+	}
+	return newer("a record of type %d", kind)
+}
+
+// into decodes a record and hands it on.
+func into[R any](body []byte, then func(*R) error) error {
+	r := new(R)
+	if err := decode(body, r); err != nil {
+		return err
+	}
+	return then(r)
+}

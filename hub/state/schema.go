@@ -1,0 +1,173 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/hashicorp/go-memdb"
+
+	"skerry/fleet"
+)
+
+// Tables. Those that TableIndex knows carry the name that callers use.
+const (
+	tableMeta         = "meta" // applied entry, and the newest entry of each table
+	tableCluster      = "cluster"
+	tableTokens       = "tokens"
+	tableHubs         = "hubs"
+	tablePools        = "pools"
+	tableCertificates = "certificates"
+	tableJobs         = "jobs"
+	tableBodies       = "bodies"
+	tableNodes        = "nodes"
+	tableAllocs       = "allocs"
+	tableEvals        = "evals"
+	tableJobRosters   = "job rosters"
+	tableNodeRosters  = "node rosters"
+	tableDesired      = "desired"
+	tableCapacity     = "capacity"
+)
+
+const (
+	indexID      = "id"
+	indexJob     = "job"
+	indexChanged = "changed"
+)
+
+// metaApplied is the row of tableMeta that every entry writes; the others are
+// named as their tables.
+const metaApplied = "applied"
+
+// Rows. They are never changed once inserted.
+type (
+	metaRow struct {
+		name  string
+		index fleet.Index
+	}
+	clusterRow struct{ Cluster }
+	// jobRow is a job with its kept versions, newest first. The newest version and
+	// job share a specification; status and stop are job's alone.
+	jobRow struct {
+		job       *fleet.Job
+		versions  []*fleet.Job
+		queued    map[string]int // by group, as the newest evaluation said
+		evaluated bool           // it had an evaluation or an allocation once
+	}
+	// bodyRow is a version of a job that is kept because refs versions or
+	// allocations point to it.
+	bodyRow struct {
+		job  *fleet.Job
+		refs int
+	}
+	nodeRow struct {
+		fleet.Node
+		opened  fleet.Index // the entry of the last SessionOpen
+		apart   bool        // by its journal so far, its link is gone
+		history history
+		fenced  []FencedRows
+	}
+	allocRow struct {
+		fleet.Alloc
+		history history
+	}
+	desiredRow struct {
+		node  fleet.NodeID
+		index fleet.Index
+	}
+	capacityRow struct {
+		class string
+		index fleet.Index
+	}
+)
+
+// key appends parts as an index key: each ends with a zero byte, so that no key
+// is another one's prefix. Names with a zero byte in them are not valid.
+func key(parts ...string) []byte {
+	n := 0
+	for _, p := range parts {
+		n += len(p) + 1
+	}
+	b := make([]byte, 0, n)
+	for _, p := range parts {
+		b = append(append(b, p...), 0)
+	}
+	return b
+}
+
+func jobKeyOf(ns string, id fleet.JobID) []byte { return key(ns, string(id)) }
+
+func bodyKey(j *fleet.Job) []byte {
+	b := key(j.SpecHash, j.Namespace, string(j.ID))
+	b = binary.BigEndian.AppendUint64(b, j.Version)
+	return binary.BigEndian.AppendUint64(b, uint64(j.CreateIndex))
+}
+
+func changedKey(index fleet.Index, id fleet.EvalID) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(index)), key(string(id))...)
+}
+
+// indexer makes keys of one row type without reflection. Arguments are keys that
+// were made by key and its friends; what a prefix search is given is one, too.
+type indexer[R any] func(*R) []byte
+
+func (f indexer[R]) FromObject(obj any) (bool, []byte, error) {
+	r, ok := obj.(*R)
+	if !ok {
+		return false, nil, fmt.Errorf("index a %T as a %T", obj, r)
+	}
+	return true, f(r), nil
+}
+
+func (f indexer[R]) FromArgs(args ...any) ([]byte, error) {
+	if len(args) != 1 {
+		return nil, fmt.Errorf("index by %d arguments", len(args))
+	}
+	b, ok := args[0].([]byte)
+	if !ok {
+		return nil, fmt.Errorf("index by a %T", args[0])
+	}
+	return b, nil
+}
+
+func (f indexer[R]) PrefixFromArgs(args ...any) ([]byte, error) { return f.FromArgs(args...) }
+
+func table[R any](name string, id indexer[R], more ...*memdb.IndexSchema) *memdb.TableSchema {
+	t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{
+		indexID: {Name: indexID, Unique: true, Indexer: id},
+	}}
+	for _, m := range more {
+		t.Indexes[m.Name] = m
+	}
+	return t
+}
+
+// Allocations have no index by job, node or evaluation: an entry in such an index
+// takes more memory than all that an allocation says. The rosters list them.
+func schema() *memdb.DBSchema {
+	tables := []*memdb.TableSchema{
+		table(tableMeta, func(r *metaRow) []byte { return key(r.name) }),
+		table(tableCluster, func(r *clusterRow) []byte { return key(tableCluster) }),
+		table(tableTokens, func(r *JoinToken) []byte { return key(r.ID) }),
+		table(tableHubs, func(r *HubAddr) []byte { return key(string(r.ID)) }),
+		table(tablePools, func(r *fleet.Pool) []byte { return key(r.Name) }),
+		table(tableCertificates, func(r *Certificate) []byte { return key(r.Serial) }),
+		table(tableJobs, func(r *jobRow) []byte { return jobKeyOf(r.job.Namespace, r.job.ID) }),
+		table(tableBodies, func(r *bodyRow) []byte { return bodyKey(r.job) }),
+		table(tableNodes, func(r *nodeRow) []byte { return key(string(r.ID)) }),
+		table(tableAllocs, func(r *allocRow) []byte { return key(string(r.ID)) }),
+		table(tableJobRosters, func(r *jobRoster) []byte { return jobKeyOf(r.ns, r.id) }),
+		table(tableNodeRosters, func(r *nodeRoster) []byte { return key(string(r.node)) }),
+		table(tableDesired, func(r *desiredRow) []byte { return key(string(r.node)) }),
+		table(tableCapacity, func(r *capacityRow) []byte { return key(r.class) }),
+		table(tableEvals, func(r *fleet.Evaluation) []byte { return key(string(r.ID)) },
+			&memdb.IndexSchema{Name: indexJob, Unique: true, Indexer: indexer[fleet.Evaluation](
+				func(r *fleet.Evaluation) []byte { return key(r.Namespace, string(r.JobID), string(r.ID)) })},
+			&memdb.IndexSchema{Name: indexChanged, Unique: true, Indexer: indexer[fleet.Evaluation](
+				func(r *fleet.Evaluation) []byte { return changedKey(r.ModifyIndex, r.ID) })}),
+	}
+	s := &memdb.DBSchema{Tables: make(map[string]*memdb.TableSchema, len(tables))}
+	for _, t := range tables {
+		s.Tables[t.Name] = t
+	}
+	return s
+}

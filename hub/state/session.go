@@ -1,0 +1,203 @@
+package state
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"skerry/fleet"
+)
+
+// sessionOpen commits a session and with it, where nothing is missing of the
+// node's history, that the node is ready.
+func (t *tx) sessionOpen(c SessionOpen) Result {
+	known := t.nodes.at(t, key(string(c.NodeID)))
+	switch {
+	case known == nil && c.Node == nil:
+		return refused(fleet.CodeNotFound, "open a session of node %s: it is not registered", fleet.Short(c.NodeID))
+	case c.Node != nil && c.Node.ID != c.NodeID:
+		return refused(fleet.CodeInvalid, "open a session of node %s: it describes node %s",
+			fleet.Short(c.NodeID), fleet.Short(c.Node.ID))
+	case known != nil && c.Session <= known.Session:
+		res := refused(fleet.CodeStaleSession, "open session %d of node %s: it had session %d already",
+			c.Session, fleet.Short(c.NodeID), known.Session)
+		res.Session = sessionResult(&known.Node)
+		return res
+	}
+	if c.Node != nil {
+		t.describe(c.Node, c.Now)
+	}
+	n := t.node(c.NodeID)
+	blip := n.Status == fleet.NodeReady && n.DisconnectedAt == 0
+	away := n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown
+	n.Epoch++
+	n.Session, n.Instance, n.BootID = c.Session, c.Instance, c.BootID
+	n.Hub, n.JournalHead, n.DisconnectedAt = c.Hub, c.Head, 0
+	n.Orphans = nil // the edge lists what it still holds in every session
+	if c.Lost != "" {
+		n.JournalHead = n.Applied + 1 // the row that says what is lost is to come at least
+	}
+	if c.Addr != "" {
+		n.Address = c.Addr
+	}
+	t.nodeChanged(n)
+	t.nodeMark(n, "session", fmt.Sprintf("epoch %d on hub %s from %s", n.Epoch, c.Hub, c.Addr), c.Now)
+	if c.Lost != "" {
+		n.event("Edge", "Journal damaged: "+c.Lost, c.Now, t.index)
+		t.nodeMark(n, "journal damaged", c.Lost, c.Now)
+	}
+	if !blip || c.Lost != "" {
+		t.admit(n, away, c.Lost, wake{seed: c.EvalSeed, now: c.Now})
+	}
+	return Result{Session: sessionResult(&n.Node)}
+}
+
+func sessionResult(n *fleet.Node) *SessionResult {
+	return &SessionResult{Epoch: n.Epoch, Status: n.Status, Applied: n.Applied, Session: n.Session, ChainHash: n.ChainHash}
+}
+
+// admit takes a node in that was not ready, or that has lost rows and says so.
+func (t *tx) admit(n *nodeRow, away bool, lost string, w wake) {
+	if away || n.opened == 0 {
+		// A node that lost its link again before its history was in keeps the
+		// older mark: what it reported in between still wants an evaluation.
+		n.opened = t.index
+	}
+	if away {
+		n.event("Cluster", "Node reconnected", w.now, t.index)
+		t.markAllocs(n, fleet.EventNodeReconnected, fmt.Sprintf("epoch %d", n.Epoch), w.now)
+	}
+	if n.Applied >= n.JournalHead {
+		t.ready(n, &w)
+		t.wakeJobs(&w)
+		return
+	}
+	why := fmt.Sprintf("waiting for its history: row %d of %d", n.Applied, n.JournalHead)
+	if lost != "" {
+		why = "waiting for its journal to go on: " + lost
+	}
+	t.become(n, fleet.NodeInitializing, why, w.now)
+}
+
+// ready makes a node ready whose history is in. What was out of sight is known
+// again; one evaluation a job decides what becomes of it.
+func (t *tx) ready(n *nodeRow, w *wake) {
+	t.become(n, fleet.NodeReady, "", w.now)
+	t.nodeMark(n, "ready", fmt.Sprintf("history in up to row %d", n.Applied), w.now)
+	t.markAllocs(n, "node ready", "", w.now)
+	for _, id := range t.allocsOn(n.ID) {
+		a := t.alloc(id)
+		if a.ClientStatus == fleet.ClientUnknown {
+			a = t.changeAlloc(id, w.now, func(a *allocRow) { a.ClientStatus = seen(&a.Alloc, true) })
+		}
+		if !t.concerns(&a.Alloc, n.opened) {
+			continue
+		}
+		trigger := fleet.TriggerNodeUpdate
+		if a.NeedsToReconnect() {
+			trigger = fleet.TriggerReconnect
+		}
+		w.want(a.Namespace, a.JobID, trigger, &n.Node)
+	}
+	t.wakeSystem(w, &n.Node)
+}
+
+// nodeStatus moves nodes that missed their deadline.
+func (t *tx) nodeStatus(c NodeStatus) Result {
+	var res Result
+	w := wake{seed: c.EvalSeed, now: c.Now}
+	for _, m := range c.Nodes {
+		if t.missed(m, &w) {
+			res.Moved = append(res.Moved, m.NodeID)
+		}
+	}
+	t.wakeJobs(&w)
+	return res
+}
+
+func (t *tx) missed(m NodeMissed, w *wake) bool {
+	known := t.nodes.at(t, key(string(m.NodeID)))
+	if known == nil || known.Epoch != m.Epoch || known.Status == fleet.NodeDown {
+		return false
+	}
+	lives := t.mayLive(known, time.Unix(0, w.now))
+	if known.Status == fleet.NodeDisconnected && lives {
+		return false
+	}
+	since := fleet.Index(math.MaxUint64)
+	if known.Status == fleet.NodeInitializing {
+		since = known.opened // what it has told of its history so far waited for the rest
+	}
+	n := t.node(m.NodeID)
+	status := fleet.NodeDown
+	if lives {
+		status = fleet.NodeDisconnected
+	}
+	if n.DisconnectedAt == 0 {
+		n.DisconnectedAt = w.now
+		n.event("Cluster", "Node heartbeat missed", w.now, t.index)
+	} else {
+		n.event("Cluster", "Node is down: nothing waits for it any more", w.now, t.index)
+	}
+	t.become(n, status, m.Reason, w.now)
+	t.nodeMark(n, string(status), m.Reason, w.now)
+	t.markAllocs(n, "node "+string(status), m.Reason, w.now)
+	for _, id := range t.allocsOn(n.ID) {
+		if a := t.alloc(id); t.concerns(&a.Alloc, since) {
+			w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
+		}
+	}
+	return true
+}
+
+// mayLive reports whether something on a node shall be waited for while its link
+// is gone.
+func (t *tx) mayLive(n *nodeRow, now time.Time) bool {
+	for _, id := range t.allocsOn(n.ID) {
+		a := t.alloc(id)
+		alive := a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientUnknown
+		if alive && !a.ServerTerminal() && t.waitsFor(&a.Alloc, n.NodePool, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// waitsFor reports whether a group wants an allocation that is out of sight kept:
+// until lost_after is over where it says so, and for good where the allocation
+// must not be replaced or the pool's default is to keep.
+func (t *tx) waitsFor(a *fleet.Alloc, pool string, now time.Time) bool {
+	var d *fleet.Disconnect
+	if g := a.Group(); g != nil {
+		d = g.Disconnect
+	}
+	switch {
+	case d != nil && d.LostAfter != nil && *d.LostAfter > 0:
+		since := a.LastUnknown()
+		return since.IsZero() || now.Sub(since) < *d.LostAfter
+	case d != nil && d.Replace != nil && !*d.Replace:
+		return true
+	}
+	p := t.poolOf(pool)
+	return p == nil || p.DefaultDisconnect != fleet.DisconnectNomad
+}
+
+// concerns reports whether an allocation's job has to be looked at because its
+// node's status changed: not where nothing of it is left to decide. Changes after
+// since have not been looked at yet.
+func (t *tx) concerns(a *fleet.Alloc, since fleet.Index) bool {
+	jobType := fleet.JobTypeService
+	if a.Job != nil {
+		jobType = a.Job.Type
+	}
+	row := t.jobs.at(t, jobKeyOf(a.Namespace, a.JobID))
+	switch {
+	case jobType == fleet.JobTypeSysBatch:
+		return false
+	case jobType == fleet.JobTypeSystem:
+		return row != nil && !row.job.Stop && !a.ServerTerminal()
+	case jobType == fleet.JobTypeBatch && a.ClientTerminal():
+		return !a.ServerTerminal() && (a.NeedsToReconnect() || a.ModifyIndex > since)
+	}
+	return !a.ServerTerminal() || !a.ClientTerminal()
+}

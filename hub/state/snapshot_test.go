@@ -1,0 +1,241 @@
+package state_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// furnished is a world with a row in every table.
+func furnished(t tb) *world {
+	w := newWorld(t)
+	for _, c := range samples() {
+		switch c.(type) {
+		case state.ClusterInit, state.Token, state.Certificate, state.Pool:
+			w.must(c)
+		}
+	}
+	w.must(state.Hub{Hub: state.HubAddr{ID: "hub-1", QUIC: "192.0.2.1:4647"}})
+	a, b := w.node("n1"), w.node("n2")
+	w.register(job("shop", fleet.JobTypeService, 4))
+	ids := append(w.place("shop", a, 2), w.place("shop", b, 2)...)
+	w.report(a, fleet.ClientRunning, ids[:2]...)
+	w.register(job("shop", fleet.JobTypeService, 5))
+	w.miss(a)
+	w.unknown(ids[:2]...)
+	w.journal(a, fleet.Transition{Kind: fleet.TransitionDisconnect}, says(ids[0], fleet.ClientFailed))
+	w.session(a)
+	w.send(w.rows(a, 3, 3))
+	w.register(job("gone", fleet.JobTypeBatch, 1))
+	w.place("gone", b, 1)
+	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "gone", Purge: true, Eval: w.eval(fleet.TriggerJobDeregister), Now: w.nano()})
+	w.must(state.Fence{NodeID: b, Session: fleet.FencedSession{Code: fleet.CodeCloned}, Rows: [][]byte{{1}}})
+	return w
+}
+
+func mustPersist(t tb, s *state.Store) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := s.Persist(&b); err != nil {
+		t.Fatalf("persist: %v", err)
+	}
+	return b.Bytes()
+}
+
+func TestSnapshotRestores(t *testing.T) {
+	w := furnished(t)
+	snapshot := mustPersist(t, w.store)
+	restored := state.New()
+	if err := restored.Restore(bytes.NewReader(snapshot)); err != nil {
+		t.Fatal(err)
+	}
+	before, after := describe(t, w.store.View()), describe(t, restored.View())
+	if before != after {
+		t.Fatalf("restored state differs:\n%s", diff(before, after))
+	}
+	if again := mustPersist(t, restored); !bytes.Equal(again, snapshot) {
+		t.Fatal("a restored state gives another snapshot")
+	}
+	// And it goes on like the original.
+	c := state.NodeStatus{Nodes: []state.NodeMissed{}, Now: w.nano()}
+	for n := range w.store.View().Nodes("") {
+		c.Nodes = append(c.Nodes, state.NodeMissed{NodeID: n.ID, Epoch: n.Epoch})
+	}
+	w.must(c)
+	restored.Apply(w.index, c)
+	if before, after := describe(t, w.store.View()), describe(t, restored.View()); before != after {
+		t.Fatalf("the restored state went on differently:\n%s", diff(before, after))
+	}
+}
+
+// Persist writes the state as it was at the call, whatever happens meanwhile.
+func TestSnapshotIsOfItsMoment(t *testing.T) {
+	w := furnished(t)
+	view := w.store.View()
+	before := describe(t, view)
+	w.register(job("later", fleet.JobTypeService, 1))
+	var b bytes.Buffer
+	if err := view.Persist(&b); err != nil {
+		t.Fatal(err)
+	}
+	restored := state.New()
+	if err := restored.Restore(&b); err != nil {
+		t.Fatal(err)
+	}
+	if after := describe(t, restored.View()); after != before {
+		t.Fatalf("the snapshot has what came later:\n%s", diff(before, after))
+	}
+}
+
+// A snapshot that is damaged anywhere is refused, and the state stays.
+func TestSnapshotRefused(t *testing.T) {
+	w := furnished(t)
+	snapshot := mustPersist(t, w.store)
+	target := state.New()
+	target.Apply(1, state.Hub{Hub: state.HubAddr{ID: "mine"}})
+	before := describe(t, target.View())
+	refuse := func(name string, raw []byte) {
+		t.Helper()
+		if err := target.Restore(bytes.NewReader(raw)); err == nil {
+			t.Errorf("%s was restored", name)
+		}
+		if describe(t, target.View()) != before {
+			t.Fatalf("%s changed the state", name)
+		}
+	}
+	refuse("nothing", nil)
+	refuse("something else", []byte("PK\x03\x04 this is not it"))
+	newer := bytes.Clone(snapshot)
+	newer[8]++
+	refuse("a newer version", newer)
+	for n := 0; n < len(snapshot); n += 1 + len(snapshot)/50 {
+		refuse("a truncated snapshot", snapshot[:n])
+	}
+	for n := 9; n < len(snapshot); n += 1 + len(snapshot)/50 {
+		flipped := bytes.Clone(snapshot)
+		flipped[n] ^= 0x10
+		if err := target.Restore(bytes.NewReader(flipped)); err == nil {
+			t.Errorf("a snapshot with byte %d flipped was restored", n)
+		}
+	}
+}
+
+func FuzzRestore(f *testing.F) {
+	f.Add(mustPersist(f, furnished(f).store))
+	f.Add(mustPersist(f, state.New()))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		s := state.New()
+		if err := s.Restore(bytes.NewReader(raw)); err != nil {
+			return
+		}
+		if err := s.View().Check(); err != nil {
+			t.Fatalf("a contradictory snapshot was restored: %v", err)
+		}
+	})
+}
+
+// changes runs Changed and returns what it gave, or nil while it waits.
+func changes(v *state.View) <-chan error {
+	out := make(chan error, 1)
+	go func() { out <- v.Changed(context.Background()) }()
+	return out
+}
+
+func TestWatchIsFine(t *testing.T) { synctest.Test(t, watchIsFine) }
+
+func watchIsFine(t *testing.T) {
+	w := newT(t)
+	a, b := w.node("n1"), w.node("n2")
+	w.register(job("shop", fleet.JobTypeService, 4))
+	w.register(job("till", fleet.JobTypeService, 1))
+	ids := append(w.place("shop", a, 1), w.place("shop", b, 1)...)
+	till := w.place("till", b, 1)
+
+	reads := map[string]func(*state.View){
+		"node a's allocations":  func(v *state.View) { v.AllocsByNode(a) },
+		"node b's allocations":  func(v *state.View) { v.AllocsByNode(b) },
+		"shop's allocations":    func(v *state.View) { v.AllocsByJob("default", "shop") },
+		"till's allocations":    func(v *state.View) { v.AllocsByJob("default", "till") },
+		"a's first allocation":  func(v *state.View) { v.Alloc(ids[0]) },
+		"till's own allocation": func(v *state.View) { v.Alloc(till[0]) },
+		"what a's edge hears":   func(v *state.View) { v.DesiredIndex(a) },
+		"what b's edge hears":   func(v *state.View) { v.DesiredIndex(b) },
+		"node a":                func(v *state.View) { v.Node(a) },
+		"all nodes":             func(v *state.View) { v.Nodes("") },
+		"all allocations":       func(v *state.View) { v.Allocs("*", "") },
+		"evaluations":           func(v *state.View) { v.EvalsSince(0) },
+		"shop's evaluations":    func(v *state.View) { v.EvalsByJob("default", "shop") },
+		"till's evaluations":    func(v *state.View) { v.EvalsByJob("default", "till") },
+		"job till":              func(v *state.View) { v.Job("default", "till") },
+		"tokens":                func(v *state.View) { v.TableIndex("tokens") },
+	}
+	for _, c := range []struct {
+		what  string
+		do    func()
+		wakes []string
+	}{
+		{"a report", func() { w.report(a, fleet.ClientRunning, ids[0]) },
+			[]string{"node a's allocations", "shop's allocations", "a's first allocation", "node a", "all allocations"}},
+		{"a stop", func() {
+			stop := *w.getAlloc(till[0])
+			stop.DesiredStatus = fleet.DesiredStop
+			w.update(stop)
+		}, []string{"node b's allocations", "till's allocations", "till's own allocation", "what b's edge hears", "all allocations", "job till"}},
+		{"an evaluation", func() {
+			w.must(state.Evals{Evals: []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}})
+		}, []string{"evaluations", "shop's evaluations", "shop's allocations"}},
+		{"a session", func() { w.session(a) }, []string{"node a", "all nodes"}},
+	} {
+		waits := map[string]<-chan error{}
+		for name, read := range reads {
+			v := w.store.Watch()
+			read(v)
+			waits[name] = changes(v)
+		}
+		c.do()
+		synctest.Wait()
+		for name, ch := range waits {
+			woke := false
+			select {
+			case <-ch:
+				woke = true
+				delete(waits, name)
+			default:
+			}
+			if want := slices.Contains(c.wakes, name); woke != want {
+				t.Errorf("after %s, %s wakes: %t, want %t", c.what, name, woke, want)
+			}
+		}
+		// Let the others go: a restored state wakes everybody.
+		if err := w.store.Restore(bytes.NewReader(mustPersist(t, w.store))); err != nil {
+			t.Fatal(err)
+		}
+		for _, ch := range waits {
+			<-ch
+		}
+	}
+}
+
+func TestWaitIndex(t *testing.T) {
+	w := newT(t)
+	w.node("n1")
+	if err := w.store.WaitIndex(t.Context(), w.index); err != nil {
+		t.Fatal(err)
+	}
+	done, next := make(chan error, 1), w.index+2
+	go func() { done <- w.store.WaitIndex(context.Background(), next) }()
+	w.node("n2")
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.store.WaitIndex(ctx, w.index+1); err == nil {
+		t.Fatal("an entry that is not there was waited for")
+	}
+}

@@ -1,0 +1,36 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"skerry/fleet"
+)
+
+// MaxSpec is the largest specification that EncodeSpec may return for a job that
+// is registered, in bytes: it travels to edges in one frame, with what else is
+// said there.
+const MaxSpec = 768 << 10
+
+// EncodeSpec returns a job's specification as canonical CBOR: a map by Go field
+// names, without zero values and without what the hub owns. It is the body that
+// edges are sent; a plain CBOR decoder into fleet.Job reads it.
+func EncodeSpec(j *fleet.Job) ([]byte, error) {
+	spec := *j
+	spec.Stop, spec.Stable = false, false
+	spec.Status, spec.StatusDescription = "", ""
+	spec.Version, spec.SubmitTime, spec.SpecHash = 0, 0, ""
+	spec.CreateIndex, spec.ModifyIndex, spec.JobModifyIndex = 0, 0, 0
+	b := encode(spec)
+	if err := bound(b); err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "encode job %s: %v", j.ID, err)
+	}
+	return b, nil
+}
+
+// SpecHash is the content hash of EncodeSpec's bytes: the first 16 bytes of
+// their SHA-256, in hex.
+func SpecHash(spec []byte) string {
+	h := sha256.Sum256(spec)
+	return hex.EncodeToString(h[:16])
+}

@@ -1,0 +1,255 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// allocUpdates applies what edges journaled. A batch is taken as a whole or
+// refused as a whole; one batch's refusal does not touch the others.
+//
+// What an edge reports is always kept (ReportedStatus, TaskStates, history). What
+// the cluster says of the allocation (ClientStatus) follows it, but for two
+// conclusions of the hub's own: unknown stays until the node is ready again, and
+// lost stays until the edge reports the allocation's end, which is then the truth
+// (it ran to its end out there after all).
+func (t *tx) allocUpdates(c AllocUpdates) Result {
+	w := wake{seed: c.EvalSeed, now: c.Now}
+	res := Result{Updates: make([]BatchResult, 0, len(c.Batches))}
+	for _, b := range c.Batches {
+		res.Updates = append(res.Updates, t.batch(b, &w))
+	}
+	t.wakeJobs(&w)
+	return res
+}
+
+func (t *tx) batch(b NodeRows, w *wake) BatchResult {
+	known := t.nodes.at(t, key(string(b.NodeID)))
+	if known == nil {
+		return BatchResult{Code: fleet.CodeNotFound, Message: fmt.Sprintf("node %s is not registered", fleet.Short(b.NodeID))}
+	}
+	fresh, err := t.verify(known, b)
+	if err != nil {
+		return BatchResult{Code: err.Code, Message: err.Message, Applied: known.Applied, Status: known.Status}
+	}
+	n := t.node(b.NodeID)
+	n.Received = max(n.Received, b.Received)
+	if len(fresh.rows) > 0 {
+		t.take(n, fresh, w)
+	}
+	return BatchResult{Applied: n.Applied, Status: n.Status}
+}
+
+// freshRows are the rows of a batch that are not applied yet.
+type freshRows struct {
+	rows        [][]byte
+	transitions []fleet.Transition
+	chain       []byte    // chain hash after the last
+	missing     fleet.Seq // rows that the edge has no longer (Base)
+	prev        []byte
+}
+
+// verify checks a batch against its node and returns what is new in it.
+func (t *tx) verify(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
+	switch {
+	case n.Epoch != b.Epoch:
+		return freshRows{}, fleet.Errorf(fleet.CodeStaleEpoch, "epoch %d of node %s is over: it is at %d",
+			b.Epoch, fleet.Short(n.ID), n.Epoch)
+	case n.Status != fleet.NodeInitializing && n.Status != fleet.NodeReady:
+		return freshRows{}, fleet.Errorf(fleet.CodeNodeNotReady,
+			"node %s is %s and not allowed to update allocs before it heartbeats", fleet.Short(n.ID), n.Status)
+	case len(b.Rows) == 0:
+		return freshRows{}, nil
+	case b.First == 0 || b.First > n.Applied+1 && !b.Base:
+		return freshRows{}, fleet.Errorf(fleet.CodeGap, "rows of node %s begin at %d: the next one is %d",
+			fleet.Short(n.ID), b.First, n.Applied+1)
+	}
+	f, err := unapplied(n, b)
+	if err != nil {
+		return freshRows{}, err
+	}
+	for i, raw := range f.rows {
+		seq := b.First + fleet.Seq(len(b.Rows)-len(f.rows)+i)
+		tr, err := syncproto.DecodeRow(raw)
+		switch {
+		case err != nil:
+			return freshRows{}, fleet.Errorf(fleet.CodeFrameBad, "row %d of node %s: %v", seq, fleet.Short(n.ID), err)
+		case tr.Seq != seq:
+			return freshRows{}, fleet.Errorf(fleet.CodeFrameBad, "row %d of node %s calls itself %d", seq, fleet.Short(n.ID), tr.Seq)
+		}
+		if a := t.alloc(tr.Alloc); a != nil && a.NodeID != n.ID {
+			return freshRows{}, fleet.Errorf(fleet.CodeForeignAlloc, "row %d of node %s names allocation %s of node %s",
+				seq, fleet.Short(n.ID), fleet.Short(tr.Alloc), fleet.Short(a.NodeID))
+		}
+		f.transitions = append(f.transitions, tr)
+	}
+	return f, nil
+}
+
+// unapplied leaves out what is applied, and checks that the batch goes on from
+// where the node's chain stands.
+func unapplied(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
+	f := freshRows{rows: b.Rows, chain: b.Prev, prev: b.Prev}
+	if b.First > n.Applied+1 {
+		f.missing = b.First - n.Applied - 1
+	} else {
+		skip := int(min(uint64(n.Applied+1-b.First), uint64(len(b.Rows))))
+		for _, raw := range b.Rows[:skip] {
+			f.chain = syncproto.ChainHash(f.chain, raw)
+		}
+		f.rows = b.Rows[skip:]
+		reached := b.First+fleet.Seq(skip) == n.Applied+1
+		if reached && !bytes.Equal(f.chain, n.ChainHash) {
+			return f, fleet.Errorf(fleet.CodeFork, "row %d of node %s does not follow from what is applied: its chain forked",
+				b.First, fleet.Short(n.ID))
+		}
+	}
+	for _, raw := range f.rows {
+		f.chain = syncproto.ChainHash(f.chain, raw)
+	}
+	return f, nil
+}
+
+// take applies verified rows to a node (the entry's own copy) and its
+// allocations.
+func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
+	if f.missing > 0 {
+		t.nodeMark(n, "gap", fmt.Sprintf("%d rows before row %d are gone from the edge's journal",
+			f.missing, f.transitions[0].Seq), w.now)
+	}
+	rows := map[fleet.AllocID][]int{}
+	var order []fleet.AllocID
+	offline := make([]bool, len(f.rows))
+	for i, tr := range f.transitions {
+		switch tr.Kind {
+		case fleet.TransitionDisconnect, fleet.TransitionAgent: // an agent starts without a link
+			n.apart = true
+		case fleet.TransitionReconnect:
+			n.apart = false
+		}
+		if tr.Seq > n.JournalHead { // written after this session said how far its journal goes
+			n.apart = false
+		}
+		offline[i] = n.apart
+		if tr.Alloc == "" || t.alloc(tr.Alloc) == nil {
+			n.history.add(t.rowEntry(f, i, n.apart))
+			t.orphanEnded(n, &tr)
+			continue
+		}
+		if rows[tr.Alloc] == nil {
+			order = append(order, tr.Alloc)
+		}
+		rows[tr.Alloc] = append(rows[tr.Alloc], i)
+	}
+	n.Applied = f.transitions[len(f.transitions)-1].Seq
+	n.ChainHash = f.chain
+	for _, id := range order {
+		before := t.alloc(id).Alloc
+		after := t.changeAlloc(id, w.now, func(a *allocRow) {
+			a.TaskStates = maps.Clone(a.TaskStates)
+			for _, i := range rows[id] {
+				report(&a.Alloc, &f.transitions[i], w.now)
+				a.history.add(t.rowEntry(f, i, offline[i]))
+			}
+			a.ClientStatus = seen(&a.Alloc, n.Status == fleet.NodeReady)
+		})
+		if n.Status == fleet.NodeReady {
+			t.judge(&before, &after.Alloc, n, w)
+		}
+	}
+	switch {
+	case n.Status != fleet.NodeInitializing:
+	case n.Applied >= n.JournalHead:
+		t.ready(n, w)
+	default:
+		n.StatusDescription = fmt.Sprintf("waiting for its history: row %d of %d", n.Applied, n.JournalHead)
+	}
+}
+
+// orphanEnded forgets an allocation that the cluster never knew, and that has
+// ended on its edge.
+func (t *tx) orphanEnded(n *nodeRow, tr *fleet.Transition) {
+	reported := fleet.Alloc{ClientStatus: tr.ClientStatus}
+	if i := slices.Index(n.Orphans, tr.Alloc); i >= 0 && reported.ClientTerminal() {
+		n.Orphans = slices.Delete(slices.Clone(n.Orphans), i, i+1)
+		t.nodeChanged(n)
+	}
+}
+
+func (t *tx) rowEntry(f freshRows, i int, offline bool) historyEntry {
+	tr := &f.transitions[i]
+	return historyEntry{index: t.index, row: f.rows[i], offline: offline, vital: !tr.Droppable()}
+}
+
+// report takes over what a row says of its allocation, whose TaskStates are the
+// caller's own. now is when the cluster heard of it.
+func report(a *fleet.Alloc, tr *fleet.Transition, now int64) {
+	if tr.ClientStatus != "" {
+		a.ReportedStatus, a.ClientDescription = tr.ClientStatus, tr.ClientDescription
+	}
+	if tr.Task == "" || tr.TaskState == nil && tr.Event == nil {
+		return
+	}
+	if g := a.Group(); g != nil && !slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool { return t.Name == tr.Task }) {
+		return
+	}
+	state := a.TaskStates[tr.Task]
+	if tr.TaskState != nil {
+		events := state.Events
+		state = *tr.TaskState
+		state.Events = events
+		if state.RunningSince = 0; state.State == fleet.TaskRunning {
+			state.RunningSince = now - int64(state.RunningFor)
+		}
+	}
+	if tr.Event != nil {
+		events := append(slices.Clip(slices.Clone(state.Events)), *tr.Event)
+		state.Events = keepNewest(events, fleet.TaskEventsKept)
+	}
+	if a.TaskStates == nil {
+		a.TaskStates = map[string]fleet.TaskState{}
+	}
+	a.TaskStates[tr.Task] = state
+}
+
+// seen is the client status that the cluster goes by, given what the edge
+// reported last.
+func seen(a *fleet.Alloc, ready bool) string {
+	reported := a.ReportedStatus
+	ended := reported == fleet.ClientComplete || reported == fleet.ClientFailed
+	switch {
+	case a.ClientStatus == fleet.ClientUnknown && !ready:
+		return fleet.ClientUnknown
+	case a.ClientStatus == fleet.ClientUnknown && reported == "":
+		return fleet.ClientPending
+	case a.ClientStatus == fleet.ClientLost && !ended, reported == "":
+		return a.ClientStatus
+	}
+	return reported
+}
+
+// judge asks for an evaluation where what a ready node reported needs a decision.
+func (t *tx) judge(before, after *fleet.Alloc, n *nodeRow, w *wake) {
+	if after.ServerTerminal() {
+		return
+	}
+	ended := after.ClientStatus == fleet.ClientFailed ||
+		after.ClientStatus == fleet.ClientComplete && (after.Job == nil || !runsToCompletion(after.Job.Type))
+	row := t.jobs.at(t, jobKeyOf(after.Namespace, after.JobID))
+	switch {
+	case (row == nil || row.job.Stop) && !after.ClientTerminal():
+		// Its job is gone, and no evaluation is on its way that would stop it.
+		if r := t.jobRosters.at(t, jobKeyOf(after.Namespace, after.JobID)); r == nil || r.open == 0 {
+			w.want(after.Namespace, after.JobID, fleet.TriggerJobDeregister, &n.Node)
+		}
+	case before.ClientStatus == fleet.ClientUnknown && after.ClientStatus != fleet.ClientUnknown:
+		w.want(after.Namespace, after.JobID, fleet.TriggerReconnect, &n.Node)
+	case ended && after.ClientStatus != before.ClientStatus:
+		w.want(after.Namespace, after.JobID, fleet.TriggerRetryFailedAlloc, &n.Node)
+	}
+}

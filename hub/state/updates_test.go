@@ -1,0 +1,307 @@
+package state_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// What is wrong with a batch is named, and changes nothing.
+func TestUpdatesRefused(t *testing.T) {
+	w := newT(t)
+	a, b := w.node("n1"), w.node("n2")
+	w.register(job("shop", fleet.JobTypeService, 2))
+	mine, other := w.place("shop", a, 1), w.place("shop", b, 1)
+	w.report(a, fleet.ClientRunning, mine...)
+	w.journal(a, says(mine[0], fleet.ClientFailed), says(mine[0], fleet.ClientRunning))
+	good := w.pending(a)
+
+	change := func(f func(*state.NodeRows)) state.NodeRows {
+		c := good
+		c.Rows = append([][]byte(nil), good.Rows...)
+		f(&c)
+		return c
+	}
+	w.journal(b, says(mine[0], fleet.ClientFailed))
+	foreign := w.pending(b)
+	for _, c := range []struct {
+		name  string
+		batch state.NodeRows
+		want  fleet.Code
+	}{
+		{"unknown node", change(func(b *state.NodeRows) { b.NodeID = "nosuch" }), fleet.CodeNotFound},
+		{"older epoch", change(func(b *state.NodeRows) { b.Epoch-- }), fleet.CodeStaleEpoch},
+		{"newer epoch", change(func(b *state.NodeRows) { b.Epoch++ }), fleet.CodeStaleEpoch},
+		{"gap", change(func(b *state.NodeRows) { b.First++ }), fleet.CodeGap},
+		{"row zero", change(func(b *state.NodeRows) { b.First = 0 }), fleet.CodeGap},
+		{"another chain", change(func(b *state.NodeRows) { b.Prev = []byte("0123456789abcdef") }), fleet.CodeFork},
+		{"no chain", change(func(b *state.NodeRows) { b.Prev = nil }), fleet.CodeFork},
+		{"bad row", change(func(b *state.NodeRows) { b.Rows[1] = []byte{1, 2, 3} }), fleet.CodeFrameBad},
+		{"row of another number", change(func(b *state.NodeRows) { b.Rows[1] = b.Rows[0] }), fleet.CodeFrameBad},
+		{"foreign allocation", foreign, fleet.CodeForeignAlloc},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := trimApplied(describe(t, w.store.View()))
+			res := w.send(c.batch)
+			if res[0].Code != c.want || res[0].Message == "" {
+				t.Fatalf("%+v, want %s", res[0], c.want)
+			}
+			if after := trimApplied(describe(t, w.store.View())); after != before {
+				t.Fatalf("a refused batch changed the state:\n%s", diff(before, after))
+			}
+		})
+	}
+	// One batch's refusal does not touch the others of its entry.
+	res := w.send(foreign, good)
+	if res[0].Code != fleet.CodeForeignAlloc || res[1].Code != "" || res[1].Applied != 3 {
+		t.Fatalf("%+v", res)
+	}
+	w.wantStatus(other[0], fleet.ClientPending, "")
+
+	w.miss(a)
+	w.journal(a, says(mine[0], fleet.ClientRunning))
+	late := w.send(w.pending(a))
+	if late[0].Code != fleet.CodeNodeNotReady || !strings.Contains(late[0].Message, "not allowed to update allocs") {
+		t.Fatalf("rows of a node that is away: %+v", late[0]) // A13
+	}
+}
+
+// Rows are applied once, whatever overlaps, and only on the chain that was
+// applied.
+func TestUpdatesIdempotent(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", id, 1)
+	for _, s := range []string{fleet.ClientPending, fleet.ClientRunning, fleet.ClientFailed, fleet.ClientRunning} {
+		w.journal(id, says(ids[0], s))
+	}
+	steps := []struct{ first, last, applied int }{
+		{1, 2, 2}, {1, 2, 2}, {1, 1, 2}, {2, 2, 2}, {1, 3, 3}, {2, 4, 4}, {1, 4, 4}, {4, 4, 4},
+	}
+	for _, s := range steps {
+		res := w.send(w.rows(id, s.first, s.last))
+		if res[0].Code != "" || int(res[0].Applied) != s.applied {
+			t.Fatalf("rows %d to %d: %+v", s.first, s.last, res[0])
+		}
+	}
+	if got, want := w.events(ids[0]), "placed, pending, running, failed, running"; got != want {
+		t.Fatalf("history: %s, want %s", got, want)
+	}
+	if n := len(w.getAlloc(ids[0]).TaskStates["web"].Events); n != 4 {
+		t.Fatalf("%d task events, want 4", n)
+	}
+	// A clone of the edge journals something else from row 3 on.
+	twin := w.edges[id]
+	w.edges[id] = &edge{epoch: twin.epoch, session: twin.session, rows: twin.rows[:2:2], chain: twin.chain[:2:2]}
+	for range 4 {
+		w.journal(id, says(ids[0], fleet.ClientComplete))
+	}
+	for _, s := range []struct{ first, last int }{{5, 6}, {3, 5}, {1, 6}} {
+		if res := w.send(w.rows(id, s.first, s.last)); res[0].Code != fleet.CodeFork {
+			t.Fatalf("rows %d to %d of a fork: %+v", s.first, s.last, res[0])
+		}
+	}
+	w.wantStatus(ids[0], fleet.ClientRunning, fleet.ClientRunning)
+}
+
+// An edge that compacted what an older cluster state had applied goes on from its
+// oldest row; rows about allocations that this state does not know are kept.
+func TestUpdatesBase(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	stranger := fleet.AllocID(w.id("alloc"))
+	w.journal(id, says(stranger, fleet.ClientPending), says(stranger, fleet.ClientRunning), says(stranger, fleet.ClientComplete))
+	base := w.rows(id, 3, 3)
+	if res := w.send(base); res[0].Code != fleet.CodeGap || res[0].Applied != 0 {
+		t.Fatalf("%+v", res[0])
+	}
+	base.Base = true
+	if res := w.send(base); res[0].Code != "" || res[0].Applied != 3 {
+		t.Fatalf("%+v", res[0])
+	}
+	var events []string
+	for _, h := range w.store.View().NodeHistory(id) {
+		if h.Transition != nil {
+			events = append(events, fmt.Sprintf("%s %s", h.Transition.ClientStatus, h.AllocID))
+		} else {
+			events = append(events, h.Event)
+		}
+	}
+	if got, want := strings.Join(events, ", "), "registered, session, ready, gap, complete "+string(stranger); got != want {
+		t.Fatalf("node history: %s\nwant          %s", got, want)
+	}
+	w.journal(id, says(stranger, fleet.ClientComplete))
+	if res := w.send(w.pending(id)); res[0].Code != "" {
+		t.Fatalf("after the gap: %+v", res[0])
+	}
+}
+
+// Evaluations come from what an entry leaves, one a job (A16, A19, B16, I16).
+func TestUpdatesEvals(t *testing.T) {
+	type row struct {
+		name     string
+		jobType  string
+		reports  []string
+		gone     bool
+		triggers []string
+	}
+	for _, c := range []row{
+		{"running", fleet.JobTypeService, []string{"running"}, false, nil},
+		{"failed twice", fleet.JobTypeService, []string{"running", "failed", "failed"}, false, []string{fleet.TriggerRetryFailedAlloc}},
+		{"failed and superseded", fleet.JobTypeService, []string{"failed", "running"}, false, nil},
+		{"service complete", fleet.JobTypeService, []string{"complete"}, false, []string{fleet.TriggerRetryFailedAlloc}},
+		{"batch complete", fleet.JobTypeBatch, []string{"complete"}, false, nil},
+		{"batch failed", fleet.JobTypeBatch, []string{"failed"}, false, []string{fleet.TriggerRetryFailedAlloc}},
+		{"purged", fleet.JobTypeService, []string{"running"}, true, []string{fleet.TriggerJobDeregister}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newT(t)
+			id := w.node("n1")
+			w.register(job("shop", c.jobType, 2))
+			ids := w.place("shop", id, 2)
+			if c.gone {
+				w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nano()})
+			}
+			for _, s := range c.reports {
+				w.journal(id, says(ids[0], s), says(ids[1], s))
+			}
+			w.send(w.pending(id))
+			w.wantEvals("shop", c.triggers...)
+		})
+	}
+}
+
+// A ready node's report ends an unknown that a late plan wrote.
+func TestUpdatesReconnectTrigger(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", id, 1)
+	w.report(id, fleet.ClientRunning, ids...)
+	w.miss(id)
+	w.unknown(ids...)
+	w.session(id)
+	w.wantEvals("shop", fleet.TriggerReconnect)
+	w.wantStatus(ids[0], fleet.ClientRunning, fleet.ClientRunning)
+}
+
+func TestReceived(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	nodes := w.store.View().TableIndex("nodes")
+	for _, r := range []fleet.Index{7, 3, 9} {
+		w.send(state.NodeRows{NodeID: id, Epoch: 1, Received: r})
+	}
+	if n := w.getNode(id); n.Received != 9 || n.Applied != 0 {
+		t.Fatalf("received %d", n.Received)
+	}
+	if w.store.View().TableIndex("nodes") != nodes {
+		t.Fatal("how far an edge is counts as a change of the nodes")
+	}
+}
+
+// Records are bounded: chatter goes first, what a status became goes last.
+func TestHistoryBound(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", id, 1)
+	for range 200 {
+		w.journal(id, says(ids[0], fleet.ClientRunning),
+			fleet.Transition{Kind: fleet.TransitionTask, Alloc: ids[0], Task: "web", Event: &fleet.TaskEvent{Type: fleet.TaskRestarting}})
+	}
+	w.send(w.pending(id))
+	v := w.store.View()
+	history := v.History(ids[0])
+	if len(history) != 256 || v.HistoryDropped(ids[0]) != 401-256 {
+		t.Fatalf("%d entries, %d dropped", len(history), v.HistoryDropped(ids[0]))
+	}
+	statuses := 0
+	for _, h := range history {
+		if h.Transition != nil && h.Transition.Kind == fleet.TransitionAlloc {
+			statuses++
+		}
+	}
+	if statuses != 200 {
+		t.Fatalf("%d of 200 statuses kept", statuses)
+	}
+	if n := len(w.getAlloc(ids[0]).TaskStates["web"].Events); n != fleet.TaskEventsKept {
+		t.Fatalf("%d task events", n)
+	}
+}
+
+// However much an edge says, of tasks that its allocation has and has not, the
+// state fits into a snapshot.
+func TestHistoryBoundInBytes(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", id, 1)
+	long := map[string]string{}
+	for i := range 32 {
+		long[fmt.Sprint(i)] = strings.Repeat("x", 1000)
+	}
+	for i := range 30 {
+		for range 10 {
+			w.journal(id, fleet.Transition{Kind: fleet.TransitionTask, Alloc: ids[0], Task: fmt.Sprintf("task-%d", i),
+				Event: &fleet.TaskEvent{Type: fleet.TaskTerminated, Details: long}})
+		}
+		if res := w.send(w.pending(id)); res[0].Code != "" {
+			t.Fatal(res[0])
+		}
+	}
+	if err := w.store.Persist(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.getAlloc(ids[0]).TaskStates); n != 0 {
+		t.Errorf("the allocation has %d tasks that its group has not", n)
+	}
+	if n := len(w.store.View().History(ids[0])); n == 0 || n > 33 {
+		t.Errorf("%d entries of 32 KB are kept", n)
+	}
+}
+
+// Since when a task runs is by the cluster's clock from when it heard of that, and
+// stays so whatever the cluster does to the allocation.
+func TestRunningSince(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", id, 1)
+	says := func(state string, ran time.Duration) {
+		t.Helper()
+		w.journal(id, fleet.Transition{
+			Kind: fleet.TransitionAlloc, Alloc: ids[0], ClientStatus: fleet.ClientRunning, Task: "web",
+			TaskState: &fleet.TaskState{State: state, RunningFor: ran},
+		})
+		w.send(w.pending(id))
+	}
+	since := func() int64 { return w.getAlloc(ids[0]).TaskStates["web"].RunningSince }
+	says(fleet.TaskRunning, 10*time.Second)
+	started := w.now.Add(-10 * time.Second).UnixNano()
+	if since() != started {
+		t.Fatalf("it runs since %d, want %d", since(), started)
+	}
+	w.pass(time.Hour)
+	w.miss(id)
+	w.unknown(ids[0])
+	w.pass(time.Hour)
+	if since() != started {
+		t.Errorf("losing sight of it moved its start by %s", time.Duration(since()-started))
+	}
+	w.session(id)
+	says(fleet.TaskRunning, 2*time.Hour+10*time.Second)
+	if since() != started {
+		t.Errorf("its own word of it moved its start by %s", time.Duration(since()-started))
+	}
+	says(fleet.TaskDead, 3*time.Hour)
+	if since() != 0 {
+		t.Errorf("a task that has ended runs since %d", since())
+	}
+}
