@@ -1,0 +1,232 @@
+package edge_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"skerry/edge/local"
+	"skerry/fleet"
+	"skerry/syncproto"
+	"skerry/syncproto/identity"
+	"skerry/syncproto/transport"
+	"skerry/syncproto/transport/transporttest"
+)
+
+const hubAddr = "10.0.0.1:4647"
+
+// beats is a hub that answers beats, applies what it is sent, and says once what
+// shall run.
+type beats struct {
+	ttl     time.Duration
+	desired syncproto.Desired
+	after   time.Duration // how long it waits before it says it
+}
+
+// serve serves edges until the endpoint is closed.
+func (b *beats) serve(e *transport.Endpoint) error {
+	g, ctx := errgroup.WithContext(context.Background())
+	for {
+		conn, err := e.Accept(ctx)
+		if err != nil {
+			return g.Wait()
+		}
+		g.Go(func() error {
+			b.session(ctx, conn)
+			return conn.CloseWith(nil)
+		})
+	}
+}
+
+type heard struct {
+	stream syncproto.Stream
+	msg    syncproto.Message
+}
+
+// session serves one connection to its end.
+func (b *beats) session(ctx context.Context, conn *transport.Conn) {
+	var streams [3]*transport.Stream
+	in := make(chan heard)
+	readers, reading := errgroup.WithContext(ctx)
+	defer readers.Wait() //nolint:errcheck // they end with the connection
+	defer conn.CloseWith(nil)
+	for range streams {
+		s, err := conn.Accept(ctx)
+		if err != nil {
+			return
+		}
+		name, err := syncproto.ReadStream(s)
+		if err != nil {
+			return
+		}
+		streams[name] = s
+		readers.Go(func() error {
+			for r := syncproto.NewReader(s); ; {
+				m, err := r.Read()
+				if err != nil {
+					return err
+				}
+				select {
+				case in <- heard{name, m}:
+				case <-conn.Done():
+					return errors.New("over")
+				}
+			}
+		})
+	}
+	start, p := time.Now(), syncproto.NewHubSession(0, node)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	say := time.After(b.after)
+	for p.State() != syncproto.SessionEnded {
+		var outs []syncproto.Output
+		select {
+		case h := <-in:
+			outs = p.Frame(time.Since(start), h.stream, h.msg)
+		case <-say:
+			outs = p.Desire(b.desired)
+		case <-tick.C:
+			outs = p.Tick(time.Since(start))
+		case <-reading.Done():
+			return
+		}
+		for len(outs) > 0 {
+			o := outs[0]
+			outs = append(outs[1:], b.event(time.Since(start), p, o.Event)...)
+			if o.Send != nil && syncproto.NewWriter(streams[o.Stream]).Write(o.Send) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (b *beats) event(now time.Duration, p *syncproto.HubSession, event any) []syncproto.Output {
+	switch e := event.(type) {
+	case syncproto.EventHello:
+		return p.Accept(now, syncproto.Welcome{Epoch: 1, TTL: b.ttl, Cluster: "c", Index: 1, Term: 1, Hub: "h1"})
+	case syncproto.EventBeat:
+		ack := syncproto.HeartbeatAck{Status: fleet.NodeReady, TTL: b.ttl}
+		if e.First {
+			ack.Epoch, ack.Index, ack.Term = 1, 1, 1
+		}
+		return p.Acknowledge(ack)
+	case syncproto.EventUpdates:
+		return p.AppliedTo(syncproto.Applied{Last: e.Updates.First + fleet.Seq(len(e.Updates.Rows)) - 1})
+	}
+	return nil
+}
+
+// silent is a listener that nobody dials: an open socket keeps virtual time from
+// passing.
+type silent struct{ closed chan struct{} }
+
+func (s silent) Accept() (net.Conn, error) { <-s.closed; return nil, net.ErrClosed }
+func (s silent) Addr() net.Addr            { return &net.UnixAddr{Net: "unix"} }
+func (s silent) Close() error {
+	select {
+	case <-s.closed:
+	default:
+		close(s.closed)
+	}
+	return nil
+}
+
+// An allocation that asks to be stopped a short time after the link is gone lives
+// for as long as the link works, though the hub asks for a beat less often than
+// that; and however old the last beat was when it came.
+func TestStopOnClientAfterShorterThanTheTTL(t *testing.T) {
+	for _, after := range []time.Duration{fleet.MinStopOnClientAfter, 5 * time.Second, time.Minute} {
+		t.Run(after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { stopsOnlyWithoutALink(t, after) })
+		})
+	}
+}
+
+func stopsOnlyWithoutALink(t *testing.T, after time.Duration) {
+	ca := mustAuthority(t)
+	dir := mustEnrolledBy(t, ca)
+	network := transporttest.New(t, 20*time.Millisecond)
+	path := network.Path(t, "10.1.0.1", 7)
+	d := delivery(t, []fleet.AllocID{shop, batch})
+	d.Index, d.From = 10, 0
+	d.Run[0].JobHash = "short"
+	d.Bodies = append(d.Bodies, syncproto.Body{Hash: "short", Job: mustBody(t, &fleet.Disconnect{StopOnClientAfter: &after})})
+	mustServeBeats(t, network, ca, &beats{ttl: 10 * time.Second, desired: d, after: 9300 * time.Millisecond})
+
+	m := &made{}
+	cfg := config(dir, m, io.Discard)
+	cfg.Hubs = []string{hubAddr}
+	cfg.ListenPacket = func(context.Context) (net.PacketConn, error) { return path.Socket(), nil }
+	cfg.ListenLocal = func(string) (net.Listener, error) { return silent{make(chan struct{})}, nil }
+	e := mustStart(t, cfg)
+	state := func(id fleet.AllocID) local.Alloc {
+		s, err := e.Agent().Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range s.Allocs {
+			if a.ID == id {
+				return a
+			}
+		}
+		return local.Alloc{}
+	}
+
+	for range 60 {
+		time.Sleep(time.Minute)
+		if s := state(shop); s.ClientStatus != fleet.ClientRunning || s.Desired != fleet.DesiredRun {
+			t.Fatalf("on a link that works: %+v", s)
+		}
+	}
+	path.Cut()
+	cut := time.Now()
+	for state(shop).ClientStatus != fleet.ClientComplete {
+		if time.Since(cut) > after+time.Second {
+			t.Fatalf("%s after the link went it runs on: %+v", time.Since(cut), state(shop))
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	// The last beat that was answered is older than the cut by a third at most.
+	if took := time.Since(cut); took < after-after/3-100*time.Millisecond {
+		t.Errorf("stopped %s after the link went, want %s at least", took, after-after/3)
+	}
+	if s := state(batch); s.ClientStatus != fleet.ClientRunning {
+		t.Errorf("one that does not ask for it: %+v", s)
+	}
+}
+
+func mustServeBeats(t testing.TB, n *transporttest.Net, ca *authority, b *beats) {
+	t.Helper()
+	key, err := identity.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := ca.issue(syncproto.RoleHub, "h1", &key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{syncproto.ALPNEdge}, ClientAuth: tls.RequireAnyClientCert,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der, ca.cert.Raw}, PrivateKey: key}},
+	}
+	endpoint, err := transport.New(transport.Config{
+		Conn: n.Listen(t, hubAddr), TLS: func([]string) (*tls.Config, error) { return server, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- b.serve(endpoint) }()
+	t.Cleanup(func() {
+		if err := errors.Join(endpoint.Close(), <-ended); err != nil {
+			t.Errorf("the hub ended with: %v", err)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package edge
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"skerry/edge/local"
+	"skerry/edge/tasklog"
+	"skerry/fleet"
+)
+
+// agent is the edge as the local API shows it.
+type agent struct{ e *Edge }
+
+// Status is where the edge stands.
+func (a agent) Status(ctx context.Context) (local.Status, error) {
+	e := a.e
+	all, err := a.allocs(ctx)
+	if err != nil {
+		return local.Status{}, err
+	}
+	return local.Status{
+		NodeID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, NodePool: e.cfg.NodePool, Version: e.cfg.Version,
+		BootID: e.boot, Uptime: e.journal.Mono(), Started: e.started,
+		Enrolled: e.enrolled(), Link: a.link(), Journal: a.journal(), Allocs: all,
+	}, nil
+}
+
+// stateEnrolling is the link's state before there is one.
+const stateEnrolling = "enrolling"
+
+func (a agent) link() local.Link {
+	e := a.e
+	e.mu.Lock()
+	l, failed := e.link, e.enrolErr
+	e.mu.Unlock()
+	if l == nil {
+		s := local.Link{State: stateEnrolling, Hubs: e.cfg.Hubs, Away: e.journal.Away()}
+		if failed != nil {
+			s.LastError = failed.Error()
+		}
+		return s
+	}
+	s := l.Status()
+	return local.Link{
+		State: string(s.State), Hub: s.Hub, Hubs: s.Hubs, Session: s.Session, Status: string(s.NodeStatus), Reason: s.NodeReason,
+		LastError: s.LastError, Away: s.Away, NextTry: s.NextTry, Fenced: s.Fenced, WentBack: s.WentBack,
+		BytesSent: s.BytesSent, BytesReceived: s.BytesReceived,
+	}
+}
+
+func (a agent) journal() local.Journal {
+	h, used := a.e.journal.Head(), a.e.journal.Usage()
+	s := local.Journal{
+		First: h.First, Last: h.Last, Acknowledged: h.Acknowledged, Unacknowledged: uint64(h.Last - h.Acknowledged),
+		Bytes: used.Bytes, Dropped: used.Dropped, DesiredIndex: linkEdge(a).Desired(), Lost: h.Lost,
+	}
+	for _, q := range a.e.journal.Quarantined() {
+		s.Quarantined = append(s.Quarantined, local.Quarantine(q))
+	}
+	return s
+}
+
+func (a agent) allocs(ctx context.Context) ([]local.Alloc, error) {
+	held, err := a.e.allocs.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	acknowledged := a.e.journal.Head().Acknowledged
+	all := make([]local.Alloc, 0, len(held))
+	for id, s := range held {
+		w := s.Want.Alloc
+		one := local.Alloc{
+			ID: id, Name: w.Name, JobID: w.JobID, TaskGroup: w.TaskGroup, JobVersion: w.JobVersion,
+			Desired: fleet.DesiredRun, ClientStatus: cmp.Or(s.State.ClientStatus, fleet.ClientPending),
+			ClientDescription: s.State.ClientDescription, Note: s.Note, StopsIn: s.StopsIn,
+			Tasks: s.State.TaskStates, LastSeq: s.State.Seq, Unsent: s.State.Seq > acknowledged,
+		}
+		if s.Want.Stop {
+			one.Desired, one.DesiredReason = fleet.DesiredStop, s.Want.StopReason
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(x, y local.Alloc) int {
+		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
+	})
+	return all, nil
+}
+
+// History returns what the journal still holds of an allocation, or of all and
+// the agent for "".
+func (a agent) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
+	if alloc != "" {
+		full, err := a.resolve(ctx, alloc)
+		if err != nil {
+			return nil, err
+		}
+		alloc = full
+	}
+	return a.e.journal.History(ctx, alloc)
+}
+
+// Logs opens a task's output.
+func (a agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, error) {
+	id, err := a.resolve(ctx, req.Alloc)
+	if err != nil {
+		return nil, err
+	}
+	return a.e.logs(ctx, id, tasklog.Request{
+		Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow,
+	})
+}
+
+// Stop stops an allocation for good.
+func (a agent) Stop(ctx context.Context, alloc fleet.AllocID, reason string) error {
+	id, err := a.resolve(ctx, alloc)
+	if err != nil {
+		return err
+	}
+	return a.e.allocs.Stop(ctx, id, reason)
+}
+
+// Restart restarts one task, or all.
+func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error {
+	id, err := a.resolve(ctx, alloc)
+	if err != nil {
+		return err
+	}
+	return a.e.allocs.Restart(ctx, id, task, reason)
+}
+
+// resolve finds the one allocation whose id starts with what was given.
+func (a agent) resolve(ctx context.Context, short fleet.AllocID) (fleet.AllocID, error) {
+	if short == "" {
+		return "", fleet.Errorf(fleet.CodeInvalid, "no allocation is given")
+	}
+	held, err := a.e.allocs.Status(ctx)
+	if err != nil {
+		return "", err
+	}
+	var found []fleet.AllocID
+	for id := range held {
+		if strings.HasPrefix(string(id), strings.ToLower(string(short))) {
+			found = append(found, id)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", fleet.Errorf(fleet.CodeNotFound, "no allocation here starts with %q", short)
+	case 1:
+		return found[0], nil
+	}
+	return "", fleet.Errorf(fleet.CodeInvalid, "%d allocations here start with %q", len(found), short).WithHint("give more of the id")
+}
+
+// logs opens a task's output: for the local API and for the hubs alike.
+func (e *Edge) logs(ctx context.Context, id fleet.AllocID, req tasklog.Request) (io.ReadCloser, error) {
+	held, err := e.allocs.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := held[id]
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not held on this edge", id)
+	}
+	if req.Task, err = taskOf(s.Want.Alloc, req.Task); err != nil {
+		return nil, err
+	}
+	req.Dir = e.dir.File(allocsDir, string(id), "alloc", "logs")
+	req.Ended = func() bool {
+		s, ok := e.journal.State(id)
+		return ok && s.Terminal()
+	}
+	return tasklog.Open(ctx, req)
+}
+
+// taskOf checks a task's name; "" names the only task.
+func taskOf(a fleet.Alloc, name string) (string, error) {
+	g := a.Group()
+	switch {
+	case g == nil:
+		return name, nil // the body is missing; logs may be there all the same
+	case name == "" && len(g.Tasks) == 1:
+		return g.Tasks[0].Name, nil
+	case name != "" && g.Task(name) != nil:
+		return name, nil
+	}
+	names := make([]string, len(g.Tasks))
+	for i, t := range g.Tasks {
+		names[i] = t.Name
+	}
+	what := fmt.Sprintf("allocation %s has no task %q", fleet.Short(a.ID), name)
+	if name == "" {
+		what = fmt.Sprintf("allocation %s has %d tasks", fleet.Short(a.ID), len(names))
+	}
+	return "", fleet.Errorf(fleet.CodeInvalid, "%s", what).WithHint("name one of: %s", strings.Join(names, ", "))
+}

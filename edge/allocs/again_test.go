@@ -1,0 +1,44 @@
+package allocs_test
+
+import (
+	"testing"
+	"time"
+
+	"skerry/edge/allocs"
+	"skerry/fleet"
+)
+
+// TestReconnected: one row for each task that runs, with how long it has been, by
+// the machine's clock.
+func TestReconnected(t *testing.T) {
+	now := allocs.Moment{Boot: boot1, Mono: time.Hour, Wall: time.Unix(1000, 0)}
+	running := fleet.TaskState{State: fleet.TaskRunning, RunningFor: time.Second, Events: []fleet.TaskEvent{{Type: fleet.TaskStarted}}}
+	states := map[fleet.AllocID]allocs.State{
+		"b": {BootID: boot1, ClientStatus: fleet.ClientRunning, TaskStates: map[string]fleet.TaskState{"main": running, "side": running, "over": {State: fleet.TaskDead}},
+			Since: map[string]time.Duration{"main": 20 * time.Minute}},
+		"a":     {BootID: boot1, ClientStatus: fleet.ClientRunning, TaskStates: map[string]fleet.TaskState{"main": running}, Since: map[string]time.Duration{"main": -time.Minute}},
+		"ended": {BootID: boot1, ClientStatus: fleet.ClientFailed, TaskStates: map[string]fleet.TaskState{"main": running}},
+		"boot":  {BootID: boot2, ClientStatus: fleet.ClientRunning, TaskStates: map[string]fleet.TaskState{"main": running}, Since: map[string]time.Duration{"main": 0}},
+	}
+	type line struct {
+		alloc fleet.AllocID
+		task  string
+		ran   time.Duration
+	}
+	var got []line
+	for _, tr := range allocs.Reconnected(states, now) {
+		if tr.Kind != fleet.TransitionTask || tr.Event.Type != fleet.TaskReconnected || tr.ClientStatus != "" || tr.TaskState.State != fleet.TaskRunning || tr.TaskState.Events != nil {
+			t.Errorf("row: %+v", tr)
+		}
+		got = append(got, line{tr.Alloc, tr.Task, tr.TaskState.RunningFor})
+	}
+	want := []line{{"a", "main", 61 * time.Minute}, {"b", "main", 40 * time.Minute}, {"b", "side", time.Second}}
+	if len(got) != len(want) {
+		t.Fatalf("rows: %+v", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("row %d: %+v, want %+v", i, got[i], want[i])
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package allocs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// DefaultKeepEnded is how many ended allocations keep their folder.
+const DefaultKeepEnded = 50
+
+// Desired is what is wanted of this edge, as journaled. Its methods may be called
+// from any goroutine.
+type Desired interface {
+	// Wants reads all allocations.
+	Wants(ctx context.Context) (map[fleet.AllocID]Want, error)
+	// Deliver journals what a hub says and names the bodies that are missing.
+	Deliver(ctx context.Context, d syncproto.Desired) (missing []string, err error)
+	// Stop journals that an allocation shall stop, for a reason of the edge's own,
+	// together with the rows that say so.
+	Stop(ctx context.Context, id fleet.AllocID, reason string, ts ...fleet.Transition) error
+	// Remove forgets an allocation that has ended, but not that it has.
+	Remove(ctx context.Context, id fleet.AllocID) error
+}
+
+// Past is what has happened, as journaled. Its methods read memory only.
+type Past interface {
+	// States are what the rows of each allocation add up to.
+	States() map[fleet.AllocID]State
+	// Acknowledged is the newest row that the cluster has applied.
+	Acknowledged() fleet.Seq
+	// Away is how long ago the last acknowledged beat was, in machine time.
+	Away() time.Duration
+	// MarkEvery says how exactly Away has to survive a kill.
+	MarkEvery(d time.Duration)
+	// Fenced is why a hub refused this machine as a clone; "" where none did.
+	Fenced() string
+}
+
+// Want is one allocation of the desired state.
+type Want struct {
+	Alloc      fleet.Alloc // Job is nil where its body is missing
+	Stop       bool
+	StopReason string
+	Mentioned  fleet.Index // of the delivery that named it last
+}
+
+// State is what an allocation's rows add up to.
+type State struct {
+	ClientStatus      string
+	ClientDescription string
+	TaskStates        map[string]fleet.TaskState
+	BootID            fleet.BootID // of the newest row
+	Seq               fleet.Seq    // of the newest row
+	// Since is when each running task started: time since boot, of BootID.
+	Since map[string]time.Duration
+}
+
+// Ended reports whether the edge has finished with the allocation.
+func (s State) Ended() bool {
+	a := fleet.Alloc{ClientStatus: s.ClientStatus}
+	return a.ClientTerminal()
+}
+
+// Config of Allocs. All fields but KeepEnded, Mono and Log are required.
+type Config struct {
+	Desired   Desired
+	Past      Past
+	Recorder  Recorder
+	NewRunner NewRunner
+	BootID    fleet.BootID
+	Dir       string // DATA/allocs: ALLOC/…
+	TasksDir  string // DATA/tasks: likewise, what a runner keeps until its allocation has ended; "": nothing
+	KeepEnded int    // 0: 50
+	// Mono is the time since boot, as rows have it. nil: how long tasks have been
+	// running is said as they said it last.
+	Mono func() time.Duration
+	Log  *slog.Logger
+}
+
+// Allocs runs what is desired.
+type Allocs struct {
+	cfg     Config
+	log     *slog.Logger
+	nudges  chan struct{} // capacity 1
+	watch   *watch
+	silence *silence
+	runners sync.WaitGroup
+
+	mu     sync.Mutex
+	active map[fleet.AllocID]*unit
+	notes  map[fleet.AllocID]string // why an allocation that shall run does not
+	// tellings is when a hub said that one shall run, until it answered a beat.
+	tellings map[fleet.AllocID]time.Time
+}
+
+// unit is an allocation that has a runner.
+type unit struct {
+	alloc   fleet.Alloc // as handed to the runner last
+	runner  Runner
+	stopped bool // Stop was called
+}
+
+// New makes Allocs. It touches no disk and starts nothing.
+func New(cfg Config) (*Allocs, error) {
+	if cfg.Desired == nil || cfg.Past == nil || cfg.Recorder == nil || cfg.NewRunner == nil || cfg.Dir == "" || cfg.BootID == "" {
+		return nil, errors.New("run allocations: the configuration is not complete")
+	}
+	if cfg.KeepEnded == 0 {
+		cfg.KeepEnded = DefaultKeepEnded
+	}
+	if cfg.Mono == nil {
+		cfg.Mono = func() time.Duration { return 0 }
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Allocs{
+		cfg: cfg, log: cfg.Log,
+		nudges:   make(chan struct{}, 1),
+		watch:    newWatch(cfg.Recorder),
+		silence:  newSilence(),
+		active:   map[fleet.AllocID]*unit{},
+		notes:    map[fleet.AllocID]string{},
+		tellings: map[fleet.AllocID]time.Time{},
+	}, nil
+}
+
+// lookAgain is how soon Run looks again where a deadline is near or the journal
+// failed; a nudge makes it look at once.
+const lookAgain = 5 * time.Second
+
+// Run takes back and starts what the journal says, and then follows it until ctx
+// ends. Runners are detached from their tasks when it returns.
+func (a *Allocs) Run(ctx context.Context) error {
+	defer a.runners.Wait()
+	first := true
+	for {
+		next, err := a.settle(ctx, first)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			a.log.Error("desired state is followed in part", "error", err)
+			next = lookAgain
+		} else if first {
+			first = false
+			a.watch.begun()
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-a.nudges:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// Recovered is closed when every task that the first look at the journal started
+// or took back does run, or has ended.
+func (a *Allocs) Recovered() <-chan struct{} { return a.watch.done }
+
+// Nudge makes Run look at the journal now.
+func (a *Allocs) Nudge() {
+	select {
+	case a.nudges <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// Deliver journals what a hub says; Run acts on it. For a full delivery holdings
+// lists what has not ended here and was not mentioned. An allocation that the hub
+// wants to run although its end was acknowledged once gets its end journaled
+// anew: the cluster went back.
+func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []string, holdings []fleet.AllocID, err error) {
+	for _, r := range d.Run {
+		a.told(r.ID)
+	}
+	missing, err = a.cfg.Desired.Deliver(ctx, d)
+	if err != nil {
+		return nil, nil, fmt.Errorf("journal desired state %d: %w", d.Index, err)
+	}
+	a.Nudge()
+	states, acknowledged := a.cfg.Past.States(), a.cfg.Past.Acknowledged()
+	mentioned := map[fleet.AllocID]bool{}
+	var again []fleet.Transition
+	for _, r := range d.Run {
+		mentioned[r.ID] = true
+		if s := states[r.ID]; s.Ended() && s.Seq <= acknowledged {
+			again = append(again, restated(r.ID, s, a.now(), wentBack)...)
+		}
+	}
+	if len(again) > 0 {
+		if err := a.cfg.Recorder.Record(ctx, again...); err != nil {
+			return nil, nil, fmt.Errorf("journal ends anew: %w", err)
+		}
+	}
+	if !d.Full {
+		return missing, nil, nil
+	}
+	for _, s := range d.Stop {
+		mentioned[s.ID] = true
+	}
+	wants, err := a.cfg.Desired.Wants(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for id, w := range wants {
+		if !mentioned[id] && !w.Stop && !states[id].Ended() {
+			holdings = append(holdings, id)
+		}
+	}
+	return missing, sorted(holdings), nil
+}
+
+// Restate journals the state of every allocation anew.
+func (a *Allocs) Restate(ctx context.Context) error {
+	ts := Restatement(a.cfg.Past.States(), a.now(), wentBack)
+	if len(ts) == 0 {
+		return nil
+	}
+	if err := a.cfg.Recorder.Record(ctx, ts...); err != nil {
+		return fmt.Errorf("journal all states anew: %w", err)
+	}
+	return nil
+}
+
+// Stop stops an allocation on behalf of somebody on site, for good. It returns
+// when that is journaled.
+func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, reason string) error {
+	w, err := a.running(ctx, id)
+	if err != nil {
+		return err
+	}
+	if w.Stop {
+		return fleet.Errorf(fleet.CodeConflict, "allocation %s is stopping already: %s", fleet.Short(id), w.StopReason)
+	}
+	why := onSite("stopped on site", reason)
+	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: why}
+	if err := a.cfg.Desired.Stop(ctx, id, why, row); err != nil {
+		return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
+	}
+	a.Nudge()
+	return nil
+}
+
+// Restart restarts one task of an allocation, or all for "", on behalf of
+// somebody on site.
+func (a *Allocs) Restart(ctx context.Context, id fleet.AllocID, task, reason string) error {
+	if _, err := a.running(ctx, id); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	u := a.active[id]
+	a.mu.Unlock()
+	if u == nil {
+		return fleet.Errorf(fleet.CodeConflict, "allocation %s does not run", fleet.Short(id))
+	}
+	why := onSite("restarted on site", reason)
+	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Task: task, Message: why}
+	if err := a.cfg.Recorder.Record(ctx, row); err != nil {
+		return fmt.Errorf("restart allocation %s: %w", fleet.Short(id), err)
+	}
+	return u.runner.Restart(ctx, task, why)
+}
+
+// onSite puts what somebody did before why, where that does not say it already.
+func onSite(what, why string) string {
+	switch {
+	case why == "":
+		return what
+	case strings.HasPrefix(why, what):
+		return why
+	}
+	return what + ": " + why
+}
+
+// running returns an allocation that is held and has not ended.
+func (a *Allocs) running(ctx context.Context, id fleet.AllocID) (Want, error) {
+	wants, err := a.cfg.Desired.Wants(ctx)
+	if err != nil {
+		return Want{}, err
+	}
+	w, ok := wants[id]
+	if !ok {
+		return Want{}, fleet.Errorf(fleet.CodeNotFound, "no allocation %s here", id)
+	}
+	if s := a.cfg.Past.States()[id]; s.Ended() {
+		return Want{}, fleet.Errorf(fleet.CodeConflict, "allocation %s has ended: it is %s", fleet.Short(id), s.ClientStatus)
+	}
+	return w, nil
+}
+
+// Status is one allocation: what is wanted, and what is.
+type Status struct {
+	Want    Want
+	State   State
+	Note    string        // why it does not run although it shall; "" where it does
+	StopsIn time.Duration // by stop_on_client_after; 0: it does not
+}
+
+// Status reports all allocations that are held.
+func (a *Allocs) Status(ctx context.Context) (map[fleet.AllocID]Status, error) {
+	wants, err := a.cfg.Desired.Wants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states, away := a.cfg.Past.States(), a.cfg.Past.Away()
+	all := make(map[fleet.AllocID]Status, len(wants))
+	for id, w := range wants {
+		s := Status{Want: w, State: states[id], Note: a.noteOf(id)}
+		if after, ok := stopAfter(w); ok && !w.Stop && !s.State.Ended() {
+			s.StopsIn = max(time.Nanosecond, after-a.alone(id, away))
+		}
+		all[id] = s
+	}
+	return all, nil
+}

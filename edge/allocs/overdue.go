@@ -1,0 +1,139 @@
+package allocs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Bounds of how exactly the last beat is remembered across a kill where an
+// allocation's life depends on it.
+const (
+	finestMark   = time.Second
+	coarsestMark = 10 * time.Minute
+)
+
+// Silence is the longest that may pass between two beats: a third of the
+// shortest stop_on_client_after of what runs here, so that one that is lost, or
+// late, stops nothing on a link that works. 0: no allocation asks for any.
+func (a *Allocs) Silence() time.Duration {
+	d, _ := a.silence.read()
+	return d
+}
+
+// Hushed is closed when Silence next gets shorter: a beat is due before the one
+// that was planned.
+func (a *Allocs) Hushed() <-chan struct{} {
+	_, shorter := a.silence.read()
+	return shorter
+}
+
+// beatsWithin is how many beats fit into a stop_on_client_after.
+const beatsWithin = 3
+
+// silenceFor is the longest silence that an allocation bears, which stops after
+// that long without a hub.
+func silenceFor(after time.Duration) time.Duration {
+	return max(after, fleet.MinStopOnClientAfter) / beatsWithin
+}
+
+// silence is how long the link may be silent.
+type silence struct {
+	mu      sync.Mutex
+	most    time.Duration // 0: as long as it likes
+	shorter chan struct{}
+}
+
+func newSilence() *silence { return &silence{shorter: make(chan struct{})} }
+
+func (s *silence) read() (time.Duration, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.most, s.shorter
+}
+
+func (s *silence) set(most time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if most > 0 && (s.most == 0 || most < s.most) {
+		close(s.shorter)
+		s.shorter = make(chan struct{})
+	}
+	s.most = most
+}
+
+// told notes that a hub has just said that an allocation shall run: its time
+// without a hub does not begin before, though the last beat is older.
+func (a *Allocs) told(id fleet.AllocID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tellings[id] = time.Now()
+}
+
+// alone is how long an allocation has been without a hub, away being the time
+// since the last acknowledged beat.
+func (a *Allocs) alone(id fleet.AllocID, away time.Duration) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, ok := a.tellings[id]
+	if !ok {
+		return away
+	}
+	since := time.Since(at)
+	if away <= since { // a beat was answered after it
+		delete(a.tellings, id)
+		return away
+	}
+	return since
+}
+
+// stopOverdue journals the stops that stop_on_client_after asks for, and returns
+// how long until it may ask again. Only time that the machine ran counts, so a
+// clock that is wrong stops nothing.
+func (a *Allocs) stopOverdue(ctx context.Context, wants map[fleet.AllocID]Want) (next time.Duration, err error) {
+	var failed []error
+	next = time.Hour
+	away, mark, most := a.cfg.Past.Away(), coarsestMark, time.Duration(0)
+	states := a.cfg.Past.States()
+	for _, id := range sortedKeys(wants) {
+		w := wants[id]
+		alone := a.alone(id, away)
+		after, ok := stopAfter(w)
+		if !ok || w.Stop || states[id].Ended() {
+			continue
+		}
+		mark = min(mark, max(finestMark, after/10))
+		if most == 0 || silenceFor(after) < most {
+			most = silenceFor(after)
+		}
+		if alone < after {
+			next = min(next, after-alone, lookAgain)
+			continue
+		}
+		why := fmt.Sprintf("no hub for %s (stop_on_client_after)", after)
+		row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, Message: why}
+		if err := a.cfg.Desired.Stop(ctx, id, why, row); err != nil {
+			failed = append(failed, fmt.Errorf("stop allocation %s: %w", id, err))
+			continue
+		}
+		a.log.Warn("allocation stops: no hub for too long", "alloc_id", string(id), "after", after)
+		w.Stop, w.StopReason = true, why
+		wants[id] = w
+	}
+	a.cfg.Past.MarkEvery(mark)
+	a.silence.set(most)
+	return next, errors.Join(failed...)
+}
+
+// stopAfter is the time after which an allocation stops without a hub.
+func stopAfter(w Want) (time.Duration, bool) {
+	g := w.Alloc.Group()
+	if g == nil || g.Disconnect == nil || g.Disconnect.StopOnClientAfter == nil {
+		return 0, false
+	}
+	return *g.Disconnect.StopOnClientAfter, true
+}

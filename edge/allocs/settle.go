@@ -1,0 +1,233 @@
+package allocs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+)
+
+// settle brings what runs in line with what is wanted, and returns how long that
+// holds if nothing happens.
+func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, err error) {
+	wants, err := a.cfg.Desired.Wants(ctx)
+	if err != nil {
+		return 0, err
+	}
+	// What cannot be journaled for one allocation keeps no other waiting.
+	var failed []error
+	next, err = a.stopOverdue(ctx, wants)
+	failed = append(failed, err)
+	a.forgetNotes(wants)
+	for _, id := range sortedKeys(wants) {
+		if a.update(id, wants[id]) {
+			continue
+		}
+		// Read only now: a runner that has just returned left its end there before
+		// it gave up its place.
+		s := a.cfg.Past.States()[id]
+		if s.Ended() {
+			continue
+		}
+		failed = append(failed, a.begin(ctx, wants[id], s, first))
+	}
+	failed = append(failed, a.removeEnded(ctx, wants))
+	return next, errors.Join(failed...)
+}
+
+// update hands what changed to an allocation's runner; false: it has none.
+func (a *Allocs) update(id fleet.AllocID, w Want) bool {
+	a.mu.Lock()
+	u := a.active[id]
+	a.mu.Unlock()
+	switch {
+	case u == nil:
+		return false
+	case w.Stop && !u.stopped:
+		u.stopped = true
+		a.log.Info("allocation is told to stop", "alloc_id", string(id), "reason", w.StopReason)
+		u.runner.Stop(w.StopReason)
+	case !w.Stop && w.Alloc.Job != nil && w.Alloc.AllocModifyIndex != u.alloc.AllocModifyIndex:
+		u.alloc = w.Alloc
+		u.runner.Update(w.Alloc)
+	}
+	return true
+}
+
+// begin starts an allocation or takes it back, unless something is in the way.
+func (a *Allocs) begin(ctx context.Context, w Want, s State, first bool) error {
+	id, known := w.Alloc.ID, s.ClientStatus != ""
+	rebooted := known && s.BootID != a.cfg.BootID
+	switch {
+	case w.Stop && !known && !a.hasFolder(id):
+		return a.end(ctx, id, fleet.ClientComplete, "told to stop before it began: "+w.StopReason)
+	case w.Alloc.Job == nil && w.Stop:
+		return a.end(ctx, id, fleet.ClientFailed, "told to stop, and its specification is lost: what runs of it cannot be found")
+	case w.Alloc.Job == nil:
+		a.note(id, "waits for its specification")
+		return nil
+	case a.cfg.Past.Fenced() != "" && (!known || rebooted) && !w.Stop:
+		a.note(id, "not started: a hub takes this machine for a clone of another")
+		return nil
+	}
+	last := LastState{Known: known, Rebooted: rebooted, ClientStatus: s.ClientStatus, TaskStates: s.TaskStates}
+	runner, err := a.cfg.NewRunner(w.Alloc, last, a.watch)
+	if err != nil {
+		return a.end(ctx, id, fleet.ClientFailed, err.Error())
+	}
+	if first && !w.Stop {
+		a.watch.expect(w.Alloc)
+	}
+	a.start(ctx, &unit{alloc: w.Alloc, runner: runner, stopped: w.Stop}, w)
+	return nil
+}
+
+// hasFolder reports whether an allocation ran here, also where the journal has lost
+// that it did.
+func (a *Allocs) hasFolder(id fleet.AllocID) bool {
+	_, err := os.Stat(filepath.Join(a.cfg.Dir, string(id)))
+	return err == nil
+}
+
+// start runs a unit's runner until it returns.
+func (a *Allocs) start(ctx context.Context, u *unit, w Want) {
+	id := w.Alloc.ID
+	a.mu.Lock()
+	a.active[id] = u
+	delete(a.notes, id)
+	a.mu.Unlock()
+	if w.Stop {
+		u.runner.Stop(w.StopReason)
+	}
+	a.runners.Go(func() {
+		err := u.runner.Run(ctx)
+		if ctx.Err() != nil {
+			return // detached
+		}
+		a.finished(ctx, id, err)
+	})
+}
+
+// finished is told that a runner returned while the agent goes on. The
+// allocation keeps its place until its end is recorded: it must not begin again.
+func (a *Allocs) finished(ctx context.Context, id fleet.AllocID, err error) {
+	if s := a.cfg.Past.States()[id]; !s.Ended() {
+		why := "its runner gave up"
+		if err != nil {
+			why += ": " + err.Error()
+		}
+		a.log.Error("allocation's runner gave up", "alloc_id", string(id), "error", err)
+		if !a.endForSure(ctx, id, why) {
+			return
+		}
+	}
+	a.mu.Lock()
+	delete(a.active, id)
+	a.mu.Unlock()
+	a.watch.ended(id)
+	a.Nudge()
+}
+
+// endForSure records that an allocation failed, for as long as it takes; false:
+// ctx ended first.
+func (a *Allocs) endForSure(ctx context.Context, id fleet.AllocID, why string) bool {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		err := a.end(ctx, id, fleet.ClientFailed, why)
+		if err == nil {
+			return true
+		}
+		a.log.Error("end of an allocation is not recorded yet", "alloc_id", string(id), "error", err)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// end records the end of an allocation that has no runner.
+func (a *Allocs) end(ctx context.Context, id fleet.AllocID, status, why string) error {
+	t := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: status, ClientDescription: why, Message: why}
+	if err := a.cfg.Recorder.Record(ctx, t); err != nil {
+		return fmt.Errorf("record the end of allocation %s: %w", id, err)
+	}
+	return nil
+}
+
+// removeEnded removes the oldest ended allocations beyond the bound, with their
+// folders, once the cluster knows of their end.
+func (a *Allocs) removeEnded(ctx context.Context, wants map[fleet.AllocID]Want) error {
+	states, acknowledged := a.cfg.Past.States(), a.cfg.Past.Acknowledged()
+	var ended []fleet.AllocID
+	for id := range wants {
+		if s := states[id]; s.Ended() && s.Seq <= acknowledged {
+			ended = append(ended, id)
+		}
+	}
+	if len(ended) <= a.cfg.KeepEnded {
+		return nil
+	}
+	slices.SortFunc(ended, func(x, y fleet.AllocID) int { return cmp.Compare(states[x].Seq, states[y].Seq) })
+	for _, id := range ended[:len(ended)-a.cfg.KeepEnded] {
+		if err := a.removeFolders(id); err != nil {
+			a.log.Warn("folder of an ended allocation stays", "alloc_id", string(id), "error", err)
+			continue
+		}
+		if err := a.cfg.Desired.Remove(ctx, id); err != nil {
+			return err
+		}
+		a.mu.Lock()
+		delete(a.tellings, id)
+		a.mu.Unlock()
+	}
+	return nil
+}
+
+// removeFolders removes an allocation's folders, also what its runner kept and was
+// killed before it let go of it.
+func (a *Allocs) removeFolders(id fleet.AllocID) error {
+	err := os.RemoveAll(filepath.Join(a.cfg.Dir, string(id)))
+	if a.cfg.TasksDir != "" {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(a.cfg.TasksDir, string(id))))
+	}
+	return err
+}
+
+func (a *Allocs) note(id fleet.AllocID, text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.notes[id] != text {
+		a.log.Warn("allocation does not run", "alloc_id", string(id), "reason", text)
+		a.notes[id] = text
+	}
+}
+
+func (a *Allocs) noteOf(id fleet.AllocID) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.notes[id]
+}
+
+func (a *Allocs) forgetNotes(wants map[fleet.AllocID]Want) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	maps.DeleteFunc(a.notes, func(id fleet.AllocID, _ string) bool { return wants[id].Alloc.ID == "" || wants[id].Stop })
+}
+
+func sorted(ids []fleet.AllocID) []fleet.AllocID {
+	slices.Sort(ids)
+	return ids
+}
+
+func sortedKeys[V any](m map[fleet.AllocID]V) []fleet.AllocID {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,30 @@
+package edge
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"skerry/fleet"
+)
+
+// bootClock tells the kernel's boot id, and time since that boot, with what the
+// machine slept. relative is false: it counts from the boot.
+func bootClock() (id fleet.BootID, mono func() time.Duration, relative bool, err error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", nil, false, fmt.Errorf("read the boot id: %w", err)
+	}
+	return fleet.BootID(strings.TrimSpace(string(b))), sinceBoot, false, nil
+}
+
+func sinceBoot() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		panic(fmt.Sprintf("read CLOCK_BOOTTIME: %v", err)) // every Linux that Go runs on has it
+	}
+	return time.Duration(t.Nano())
+}

@@ -1,0 +1,151 @@
+// Package datadir holds an edge's data directory: one process at a time, of one
+// version, with files that are replaced whole.
+//
+// edge.Open opens it before anything else. It starts no goroutine; the lock ends
+// with the process, however that ends. It knows nothing of what the files mean.
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// Version is the layout of a data directory that this release writes. It reads no
+// newer one.
+const Version = 1
+
+const (
+	lockFile    = "lock"
+	versionFile = "version"
+)
+
+// Dir is a data directory, held by this process alone.
+type Dir struct {
+	path string
+	lock *os.File
+}
+
+// Open makes the directory (mode 0700) where it is missing, takes its lock, and
+// checks that this release may write to it. Errors are *fleet.Error: in use
+// (CodeConflict), of a newer version (CodeVersion), not writable (CodeForbidden),
+// full (CodeUnavailable).
+func Open(path string) (*Dir, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open data directory %s: %w", path, err)
+	}
+	what := "open data directory " + path
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, diskError(what, err)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, diskError(what, err)
+	}
+	if err := lockExclusive(lock); err != nil {
+		inUse := fleet.Errorf(fleet.CodeConflict, "%s: it is in use by another process", what).
+			WithHint("is an edge running here already? Each needs a data directory of its own")
+		return nil, errors.Join(inUse, lock.Close())
+	}
+	d := &Dir{path: path, lock: lock}
+	if err := d.checkVersion(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return d, nil
+}
+
+// checkVersion refuses a newer layout. Writing the file also shows that the
+// directory takes writes, before anything depends on it.
+func (d *Dir) checkVersion() error {
+	what := "open data directory " + d.path
+	b, err := os.ReadFile(d.File(versionFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return diskError(what, err)
+	}
+	if text := strings.TrimSpace(string(b)); text != "" { // an empty one is what a full disk leaves
+		v, err := strconv.Atoi(text)
+		if err != nil {
+			return fleet.Errorf(fleet.CodeInvalid, "%s: its version is %q, not a number", what, text).
+				WithHint("is it an edge's data directory?")
+		}
+		if v > Version {
+			return fleet.Errorf(fleet.CodeVersion, "%s: it is of a newer version (%d, this release knows %d)", what, v, Version).
+				WithHint("run the release that wrote it, or a newer one")
+		}
+	}
+	return d.Write(versionFile, fmt.Appendf(nil, "%d\n", Version), 0o600)
+}
+
+// File is the path of a file in the directory.
+func (d *Dir) File(names ...string) string {
+	return filepath.Join(append([]string{d.path}, names...)...)
+}
+
+// Read reads a file; ok is false where it is not there.
+func (d *Dir) Read(name string) (b []byte, ok bool, err error) {
+	b, err = os.ReadFile(d.File(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, diskError("read "+d.File(name), err)
+	}
+	return b, true, nil
+}
+
+// Write replaces a file durably: whoever reads it, also after a crash, finds the
+// old content or the new one. Folders on its way are made.
+func (d *Dir) Write(name string, content []byte, mode fs.FileMode) error {
+	path := d.File(name)
+	if err := replace(path, content, mode); err != nil {
+		return diskError("write "+path, err)
+	}
+	return nil
+}
+
+func replace(path string, content []byte, mode fs.FileMode) error {
+	folder := filepath.Dir(path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncFolder(folder)
+}
+
+// Close gives the directory free.
+func (d *Dir) Close() error {
+	if err := d.lock.Close(); err != nil {
+		return fmt.Errorf("give data directory %s free: %w", d.path, err)
+	}
+	return nil
+}
+
+// diskError says what a person can do about a disk that says no.
+func diskError(what string, err error) error {
+	switch {
+	case diskFull(err):
+		return fleet.Errorf(fleet.CodeUnavailable, "%s: the disk is full", what).WithHint("free some space and start again")
+	case errors.Is(err, fs.ErrPermission), readOnly(err):
+		return fleet.Errorf(fleet.CodeForbidden, "%s: it is not writable: %v", what, err).
+			WithHint("check its owner and mode, and whether the disk is mounted read-only")
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,280 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"skerry/edge/allocs"
+	"skerry/edge/datadir"
+	"skerry/edge/journal"
+	"skerry/edge/link"
+	"skerry/edge/local"
+	"skerry/fleet"
+	"skerry/syncproto/identity"
+)
+
+// Names below the data directory.
+const (
+	journalFile = "journal.db"
+	socketFile  = "local.sock"
+	allocsDir   = "allocs"
+	tasksDir    = "tasks"
+)
+
+// Edge is an open edge daemon.
+type Edge struct {
+	// Set once, by Open.
+	cfg       Config
+	log       *slog.Logger
+	started   time.Time
+	dir       *datadir.Dir
+	node      fleet.NodeID
+	instance  fleet.InstanceID
+	boot      fleet.BootID
+	token     identity.Token // only where there is no certificate yet
+	journal   *journal.Journal
+	describer Describer
+	allocs    *allocs.Allocs
+	server    *local.Server
+
+	mu       sync.Mutex
+	identity *identity.Identity // nil: not enrolled yet
+	link     *link.Link         // nil: not enrolled yet
+	enrolErr error              // why the last attempt to enrol failed
+	desired  fleet.Index        // newest that is journaled
+}
+
+// Open checks cfg, takes the data directory's lock, and opens the journal. It
+// needs no network. What it cannot do without a person (a directory that is not
+// writable, in use, full, or of a newer version; a token that is missing or
+// malformed where there is no certificate yet) is a *fleet.Error.
+func Open(cfg Config) (*Edge, error) {
+	started := time.Now()
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := datadir.Open(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	e := &Edge{cfg: cfg, log: cfg.Log, started: started, dir: dir, instance: fleet.InstanceID(fleet.NewUUID(nil))}
+	for _, open := range []func() error{e.openIdentity, e.openJournal, e.openRooms} {
+		if err := open(); err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+	}
+	return e, nil
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.DataDir == "" || c.Runners == nil || c.Describe == nil {
+		return c, fleet.Errorf(fleet.CodeInvalid, "open edge: a data directory, runners and a description are required")
+	}
+	for _, hub := range c.Hubs {
+		if _, _, err := net.SplitHostPort(hub); err != nil {
+			return c, fleet.Errorf(fleet.CodeInvalid, "open edge: the hub %q is not HOST:PORT", hub)
+		}
+	}
+	if c.Name == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return c, fmt.Errorf("open edge: no name is given, and the host has none: %w", err)
+		}
+		c.Name = name
+	}
+	if c.Datacenter == "" {
+		c.Datacenter = "dc1"
+	}
+	if c.NodePool == "" {
+		c.NodePool = fleet.DefaultPool
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.ListenPacket == nil {
+		c.ListenPacket = func(context.Context) (net.PacketConn, error) { return net.ListenUDP("udp", nil) }
+	}
+	if c.ListenLocal == nil {
+		c.ListenLocal = local.Listen
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+func (e *Edge) openJournal() error {
+	boot, mono, relative, err := bootClock()
+	if e.cfg.BootID != "" {
+		// A boot that is only said to be one: its clock starts with it.
+		boot, relative, err = e.cfg.BootID, true, nil
+		start := time.Now()
+		mono = func() time.Duration { return time.Since(start) }
+	}
+	if err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	e.boot = boot
+	e.journal, err = journal.Open(journal.Config{
+		Path: e.dir.File(journalFile), Expected: e.enrolled(),
+		BootID: boot, Mono: mono, MonoRelative: relative, Now: e.cfg.Now,
+		MaxBytes: e.cfg.JournalMaxBytes, Step: e.cfg.Step,
+		Log: e.log.With("component", "journal"),
+	})
+	return err
+}
+
+// openRooms makes what works on the journal.
+func (e *Edge) openRooms() error {
+	want, err := e.journal.Desired(context.Background())
+	if err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	e.desired = want.Index
+	e.describer, err = e.cfg.Describe(fleet.Node{
+		ID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, NodePool: e.cfg.NodePool,
+		NodeClass: e.cfg.NodeClass, Meta: e.cfg.Meta, Version: e.cfg.Version,
+	})
+	if err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	newRunner, err := e.cfg.Runners(Machine{
+		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.describer.Node, Log: e.log,
+	})
+	if err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	e.allocs, err = allocs.New(allocs.Config{
+		Desired: desired{e.journal}, Past: past{e.journal}, Recorder: e.journal, NewRunner: newRunner,
+		BootID: e.boot, Mono: e.journal.Mono, Dir: e.dir.File(allocsDir), TasksDir: e.dir.File(tasksDir), KeepEnded: e.cfg.KeepTerminal,
+		Log: e.log.With("component", "allocs"),
+	})
+	if err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	socket, err := e.cfg.ListenLocal(e.Socket())
+	if err != nil {
+		return err
+	}
+	e.server = local.New(e.Socket(), socket, agent{e}, e.log.With("component", "local"))
+	return nil
+}
+
+// Run starts what the journal says shall run, at once, and beside it enrols (where
+// it has no certificate yet) and keeps the link. It returns nil when ctx ends,
+// with tasks running on, or the first error that needs a person.
+func (e *Edge) Run(ctx context.Context) error {
+	e.begin(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return e.allocs.Run(ctx) })
+	g.Go(func() error { e.reportRecovered(ctx); return nil })
+	g.Go(func() error { return e.server.Run(ctx) })
+	g.Go(func() error { return e.describer.Run(ctx) })
+	g.Go(func() error { return e.keepLink(ctx) })
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// begin says in the journal that the agent starts, and looks at the machine.
+// Neither is worth keeping tasks waiting for where it fails.
+func (e *Edge) begin(ctx context.Context) {
+	for _, q := range e.journal.Quarantined() {
+		e.log.Warn("a damaged journal was set aside", "path", q.Path, "reason", q.Reason, "salvaged", q.Salvaged, "lost", q.Lost)
+	}
+	if _, err := e.describer.Read(ctx); err != nil {
+		e.log.Warn("the machine is described in part", "error", err)
+	}
+	row := fleet.Transition{Kind: fleet.TransitionAgent, Message: "agent started, version " + e.cfg.Version}
+	if err := e.journal.Record(ctx, row); err != nil {
+		e.log.Error("the agent's start is not recorded", "error", err)
+	}
+	h := e.journal.Head()
+	e.log.Info("edge started", "node_id", string(e.node), "name", e.cfg.Name, "boot_id", string(e.boot),
+		"enrolled", e.enrolled(), "last_seq", uint64(h.Last), "unacknowledged", uint64(h.Last-h.Acknowledged))
+}
+
+// reportRecovered tells how long it took until the journal's tasks ran again.
+func (e *Edge) reportRecovered(ctx context.Context) {
+	select {
+	case <-e.allocs.Recovered():
+		running := 0
+		for _, s := range e.journal.States() {
+			if s.ClientStatus == fleet.ClientRunning {
+				running++
+			}
+		}
+		e.log.Info("tasks running", "after", time.Since(e.started).Round(time.Millisecond), "allocations", running)
+	case <-ctx.Done():
+	}
+}
+
+// keepLink enrols where that is to be done, and then keeps the link.
+func (e *Edge) keepLink(ctx context.Context) error {
+	if !e.enrolled() {
+		if err := e.enrol(ctx); err != nil {
+			return err
+		}
+	}
+	l, err := link.New(link.Config{
+		Node: e.node, Boot: e.boot, Instance: e.instance, Agent: e.cfg.Version, Hubs: e.cfg.Hubs,
+		Journal: linkJournal{e.journal, e.now}, Memory: memory{e}, Edge: linkEdge{e},
+		Socket: e.cfg.ListenPacket, TLS: e.clientTLS,
+		Silence: e.allocs.Silence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap,
+		Log: e.log.With("component", "link"),
+	})
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.link = l
+	e.mu.Unlock()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return l.Run(ctx) })
+	g.Go(func() error {
+		for {
+			changed, hushed := e.describer.Changed(), e.allocs.Hushed()
+			select {
+			case <-changed:
+				l.Nudge()
+			case <-hushed:
+				l.Nudge()
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	})
+	return g.Wait()
+}
+
+// Close releases everything. Tasks go on.
+func (e *Edge) Close() error {
+	var errs []error
+	if e.server != nil {
+		errs = append(errs, e.server.Close())
+	}
+	if e.journal != nil {
+		errs = append(errs, e.journal.Close())
+	}
+	return errors.Join(append(errs, e.dir.Close())...)
+}
+
+// NodeID is this machine's id, drawn at the first Open.
+func (e *Edge) NodeID() fleet.NodeID { return e.node }
+
+// Recovered is closed when all tasks that the journal says shall run do run, or
+// have ended.
+func (e *Edge) Recovered() <-chan struct{} { return e.allocs.Recovered() }
+
+// Socket is the path of the local API's unix socket, DATA/local.sock.
+func (e *Edge) Socket() string { return e.dir.File(socketFile) }

@@ -1,0 +1,173 @@
+package edge_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"skerry/edge"
+	"skerry/edge/local"
+	"skerry/fleet"
+	"skerry/syncproto"
+	"skerry/syncproto/identity"
+	"skerry/syncproto/transport"
+)
+
+// gate is a hub as far as enrolment goes: it answers each request once.
+type gate struct {
+	addr   string
+	answer func(syncproto.Enroll) syncproto.Message
+}
+
+func mustGate(t testing.TB, ca *authority, answer func(syncproto.Enroll) syncproto.Message) *gate {
+	t.Helper()
+	key, err := identity.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := ca.issue(syncproto.RoleHub, "h1", &key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{syncproto.ALPNEnroll},
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der, ca.cert.Raw}, PrivateKey: key}},
+	}
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoint, err := transport.New(transport.Config{Conn: socket, TLS: func([]string) (*tls.Config, error) { return server, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{addr: socket.LocalAddr().String(), answer: answer}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); g.serve(ctx, endpoint) }()
+	t.Cleanup(func() { cancel(); endpoint.Close(); <-ended })
+	return g
+}
+
+func (g *gate) serve(ctx context.Context, e *transport.Endpoint) {
+	for {
+		conn, err := e.Accept(ctx)
+		if err != nil {
+			return
+		}
+		stream, err := conn.Accept(ctx)
+		if err != nil {
+			continue
+		}
+		m, err := syncproto.NewReader(stream).Read()
+		if req, ok := m.(syncproto.Enroll); ok && err == nil {
+			_ = syncproto.NewWriter(stream).Write(g.answer(req))
+		}
+		_ = stream.CloseWrite()
+		<-conn.Done()
+	}
+}
+
+// enrolled answers like a hub that takes everybody.
+func (a *authority) enrolled(t testing.TB, hubs ...string) func(syncproto.Enroll) syncproto.Message {
+	return func(req syncproto.Enroll) syncproto.Message {
+		csr, err := x509.ParseCertificateRequest(req.CSR)
+		if err != nil {
+			t.Error(err)
+			return syncproto.Refused{Code: fleet.CodeInvalid}
+		}
+		cert, err := a.issue(req.Role, req.ID, csr.PublicKey)
+		if err != nil {
+			t.Error(err)
+		}
+		return syncproto.Enrolled{Cert: cert, CA: a.cert.Raw, Cluster: "c", Hubs: hubs}
+	}
+}
+
+func joining(t testing.TB, token identity.Token, hubs ...string) edge.Config {
+	t.Helper()
+	cfg := config(t.TempDir(), &made{}, &logbook{})
+	cfg.TokenFile, cfg.Hubs = filepath.Join(t.TempDir(), "token"), hubs
+	mustPut(t, cfg.TokenFile, []byte(token.String()+"\n"))
+	return cfg
+}
+
+func TestEnrolOnceAndStartWithoutAHubAfterwards(t *testing.T) {
+	ca := mustAuthority(t)
+	g := mustGate(t, ca, ca.enrolled(t, nobody))
+	cfg := joining(t, identity.NewToken(ca.cert.Raw), g.addr, nobody)
+	l := mustStart(t, cfg)
+	mustSee(t, l, "enrolled", func(s local.Status) bool { return s.Enrolled })
+	id := l.NodeID()
+	if err := l.stop(); err != nil {
+		t.Fatal(err)
+	}
+	cfg.TokenFile, cfg.Hubs = "", nil
+	l = mustStart(t, cfg)
+	mustRecover(t, l)
+	mustSee(t, l, "linked", func(s local.Status) bool { return len(s.Link.Hubs) == 1 && s.Link.Hubs[0] == nobody })
+	if l.NodeID() != id {
+		t.Fatalf("the node's id was %s and is %s", id, l.NodeID())
+	}
+}
+
+func TestRefusalsAreFinal(t *testing.T) {
+	ca, other := mustAuthority(t), mustAuthority(t)
+	token := identity.NewToken(ca.cert.Raw)
+	refuse := func(code fleet.Code) func(syncproto.Enroll) syncproto.Message {
+		return func(syncproto.Enroll) syncproto.Message {
+			return syncproto.Refused{Code: code, Message: "no", Hint: "ask for another"}
+		}
+	}
+	for name, c := range map[string]struct {
+		gate *gate
+		code fleet.Code
+	}{
+		"unknown token": {mustGate(t, ca, refuse(fleet.CodeTokenBad)), fleet.CodeTokenBad},
+		"old token":     {mustGate(t, ca, refuse(fleet.CodeTokenExpiry)), fleet.CodeTokenExpiry},
+		"other cluster": {mustGate(t, other, other.enrolled(t)), fleet.CodeCAMismatch},
+	} {
+		e, err := edge.Open(joining(t, token, c.gate.addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		if err := e.Run(ctx); fleet.CodeOf(err) != c.code {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+		if err := e.Close(); err != nil {
+			t.Errorf("%s: close: %v", name, err)
+		}
+	}
+}
+
+func TestHubsThatDoNotAnswerAreTriedAgain(t *testing.T) {
+	ca := mustAuthority(t)
+	cfg := joining(t, identity.NewToken(ca.cert.Raw), "no-such-host.invalid:4647")
+	l := mustStart(t, cfg)
+	mustSee(t, l, "said why it waits", func(s local.Status) bool {
+		return s.Link.State == "enrolling" && strings.Contains(s.Link.LastError, "no-such-host.invalid")
+	})
+	if err := l.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAHubThatIsBusyIsAskedAgain(t *testing.T) {
+	ca := mustAuthority(t)
+	asked := 0
+	g := mustGate(t, ca, func(req syncproto.Enroll) syncproto.Message {
+		if asked++; asked == 1 {
+			return syncproto.Refused{Code: fleet.CodeUnavailable, Message: "no leader"}
+		}
+		return ca.enrolled(t, nobody)(req)
+	})
+	l := mustStart(t, joining(t, identity.NewToken(ca.cert.Raw), g.addr))
+	mustSee(t, l, "enrolled", func(s local.Status) bool { return s.Enrolled })
+}

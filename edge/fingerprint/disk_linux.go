@@ -1,0 +1,34 @@
+package fingerprint
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// disk is the file system that the data directory lies on.
+type disk struct {
+	bytes  uint64
+	volume string // the device, "" where it is not known
+}
+
+// readDisk describes the disk of dir. Its size is told and not what is free of it,
+// which changes all the time.
+func readDisk(root, dir string) (disk, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return disk{}, fmt.Errorf("find data directory: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return disk{}, fmt.Errorf("read size of disk at %s: %w", path, err)
+	}
+	return disk{
+		bytes:  st.Blocks * uint64(st.Bsize),
+		volume: volumeOf(readLines(root, "proc/self/mountinfo"), path),
+	}, nil
+}

@@ -1,0 +1,202 @@
+// Package fingerprint says what this machine is and has: attributes under Nomad's
+// names, resources, drivers, devices. The edge reads it once before it dials, and
+// runs it beside the link, which sends the description where its hash is not the
+// one that the cluster has.
+//
+// The machine itself is read once in the life of an agent; drivers and devices are
+// looked at again at each interval. A change counts when two looks in a row have
+// seen it, so that a plug with a loose contact does not send a description a
+// minute. What changes by itself (free disk, load, present clock rates) is no part
+// of it.
+//
+// It starts no goroutine: Run is its caller's. Nothing is persisted.
+package fingerprint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"skerry/devices"
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+const defaultInterval = time.Minute
+
+// Config of a Fingerprinter.
+type Config struct {
+	// Node is what is configured rather than found: ID, Name, Datacenter, NodePool,
+	// NodeClass, Meta, Reserved, Version. Dimensions of Resources above zero
+	// overrule what is found.
+	Node     fleet.Node
+	DataDir  string                    // whose disk is described
+	Drivers  map[string]drivers.Driver // by name
+	Finders  []devices.Finder
+	Interval time.Duration // between looks; 0: a minute
+	Root     string        // of the file system that /proc, /sys and /etc are read from; "": /
+	Log      *slog.Logger
+}
+
+// Fingerprinter describes the machine.
+type Fingerprinter struct {
+	cfg Config
+	log *slog.Logger
+
+	looking sync.Mutex        // held by a look, so that there is one at a time
+	fixed   *machine          // nil: not read yet
+	failed  map[string]string // what each kind of device could not be read for, as last logged
+
+	mu      sync.Mutex
+	node    fleet.Node
+	changed chan struct{}
+}
+
+// New makes a Fingerprinter; nothing is read yet.
+func New(cfg Config) (*Fingerprinter, error) {
+	if cfg.DataDir == "" || cfg.Log == nil {
+		return nil, errors.New("make fingerprint: a data directory and a logger are required")
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = defaultInterval
+	}
+	if cfg.Root == "" {
+		cfg.Root = "/"
+	}
+	return &Fingerprinter{
+		cfg: cfg, log: cfg.Log.With("component", "fingerprint"), failed: make(map[string]string),
+		node: cfg.Node, changed: make(chan struct{}),
+	}, nil
+}
+
+// Read describes the machine now and keeps the description. It is an error only
+// that ctx ended: what cannot be read is left out, and logged.
+func (f *Fingerprinter) Read(ctx context.Context) (fleet.Node, error) {
+	n := f.look(ctx)
+	if err := ctx.Err(); err != nil {
+		return fleet.Node{}, fmt.Errorf("describe machine: %w", err)
+	}
+	f.keep(n)
+	return n, nil
+}
+
+// Run looks again at each interval until ctx ends.
+func (f *Fingerprinter) Run(ctx context.Context) error {
+	ticker := time.NewTicker(f.cfg.Interval)
+	defer ticker.Stop()
+	seen := "" // by the last look, where it differs from what is kept
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		n := f.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case n.DescriptionHash == f.Node().DescriptionHash:
+			seen = ""
+		case n.DescriptionHash != seen:
+			seen = n.DescriptionHash
+		default:
+			f.log.Info("machine has changed", "description_hash", n.DescriptionHash)
+			f.keep(n)
+			seen = ""
+		}
+	}
+}
+
+// Node returns the newest description, with DescriptionHash set; before the first
+// Read it is what is configured, without one. What it holds is shared and must
+// not be changed.
+func (f *Fingerprinter) Node() fleet.Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.node
+}
+
+// Changed returns a channel that is closed when the description next changes.
+func (f *Fingerprinter) Changed() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
+
+func (f *Fingerprinter) keep(n fleet.Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n.DescriptionHash == f.node.DescriptionHash {
+		return
+	}
+	f.node = n
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// look describes the machine as it is now.
+func (f *Fingerprinter) look(ctx context.Context) fleet.Node {
+	f.looking.Lock()
+	defer f.looking.Unlock()
+	if f.fixed == nil {
+		m, err := readMachine(f.cfg.Root, f.cfg.DataDir)
+		if err != nil {
+			f.log.Warn("machine is not wholly known: configure what is missing", "error", err)
+		}
+		f.fixed = &m
+	}
+	n := f.cfg.Node
+	n.Attributes = maps.Clone(f.fixed.attributes)
+	n.Resources = overruled(f.fixed.resources, f.cfg.Node.Resources)
+	n.Drivers = f.drivers(ctx, n.Attributes)
+	n.Devices = f.devices(ctx)
+	n.DescriptionHash = describe(n)
+	return n
+}
+
+// drivers asks each driver for itself, and notes those that work in attrs, where
+// constraints look for them.
+func (f *Fingerprinter) drivers(ctx context.Context, attrs map[string]string) map[string]fleet.DriverInfo {
+	infos := make(map[string]fleet.DriverInfo, len(f.cfg.Drivers))
+	for name, d := range f.cfg.Drivers {
+		info := d.Fingerprint(ctx)
+		infos[name] = info
+		if info.Detected && info.Healthy {
+			attrs["driver."+name] = "1"
+		}
+	}
+	return infos
+}
+
+func (f *Fingerprinter) devices(ctx context.Context) []fleet.Device {
+	var all []fleet.Device
+	for _, finder := range f.cfg.Finders {
+		found, err := finder.Find(ctx)
+		why := ""
+		if err != nil {
+			why = err.Error()
+		}
+		if why != f.failed[finder.Kind()] && ctx.Err() == nil {
+			f.failed[finder.Kind()] = why
+			f.log.Warn("what devices cannot be read has changed", "kind", finder.Kind(), "error", why)
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// overruled is found, but for what is configured.
+func overruled(found, configured fleet.Resources) fleet.Resources {
+	for _, d := range []struct{ found, configured *int }{
+		{&found.CPU, &configured.CPU}, {&found.MemoryMB, &configured.MemoryMB}, {&found.DiskMB, &configured.DiskMB},
+	} {
+		if *d.configured > 0 {
+			*d.found = *d.configured
+		}
+	}
+	return found
+}

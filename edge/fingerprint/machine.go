@@ -1,0 +1,240 @@
+package fingerprint
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"skerry/fleet"
+)
+
+const (
+	// maxFile bounds what is read of a file of the system.
+	maxFile = 1 << 20
+	// fallbackMHz is a core's clock rate where the system does not tell it.
+	fallbackMHz = 1000
+)
+
+// machine is what does not change in the life of an agent.
+type machine struct {
+	attributes map[string]string
+	resources  fleet.Resources
+}
+
+// cpu is what the machine computes with.
+type cpu struct {
+	cores int
+	mhz   int // of a core; the mean where they differ
+	model string
+}
+
+func (c cpu) total() int { return c.cores * c.mhz }
+
+// readMachine describes the machine, and the disk of the data directory, as far as
+// it can; the error names what it cannot.
+func readMachine(root, dataDir string) (machine, error) {
+	c := readCPU(root)
+	attrs := map[string]string{
+		"cpu.arch":         runtime.GOARCH,
+		"cpu.numcores":     strconv.Itoa(c.cores),
+		"cpu.frequency":    strconv.Itoa(c.mhz),
+		"cpu.totalcompute": strconv.Itoa(c.total()),
+		"cpu.modelname":    c.model,
+		"kernel.name":      runtime.GOOS,
+		"kernel.arch":      runtime.GOARCH,
+		"kernel.version":   readLine(root, "proc/sys/kernel/osrelease"),
+		"unique.hostname":  readLine(root, "proc/sys/kernel/hostname"),
+	}
+	attrs["os.name"], attrs["os.version"] = readRelease(root)
+	if attrs["unique.hostname"] == "" {
+		attrs["unique.hostname"], _ = os.Hostname() // an empty one is left out
+	}
+	resources := fleet.Resources{CPU: c.total()}
+	memory, memoryErr := readMemory(root)
+	if memoryErr == nil {
+		resources.MemoryMB = int(memory >> 20)
+		attrs["memory.totalbytes"] = strconv.FormatUint(memory, 10)
+	}
+	d, diskErr := readDisk(root, dataDir)
+	if diskErr == nil {
+		resources.DiskMB = int(d.bytes >> 20)
+		attrs["unique.storage.bytestotal"] = strconv.FormatUint(d.bytes, 10)
+		attrs["unique.storage.volume"] = d.volume
+	}
+	for k, v := range attrs {
+		if v == "" {
+			delete(attrs, k)
+		}
+	}
+	return machine{attributes: attrs, resources: resources}, errors.Join(memoryErr, diskErr)
+}
+
+// readCPU counts the cores and finds their rate: the highest that the kernel may
+// choose, or what the processor shows of itself, or a guess.
+func readCPU(root string) cpu {
+	c := cpu{}
+	shown := 0
+	for _, line := range readLines(root, "proc/cpuinfo") {
+		key, value, _ := strings.Cut(line, ":")
+		value = strings.TrimSpace(value)
+		switch strings.TrimSpace(key) {
+		case "processor":
+			if _, err := strconv.Atoi(value); err == nil { // ARM has a line with the model, too
+				c.cores++
+			}
+		case "model name", "Model", "cpu model":
+			c.model = cmp.Or(c.model, value)
+		case "cpu MHz":
+			if mhz, err := strconv.ParseFloat(value, 64); err == nil && mhz > 0 && mhz < 1e6 {
+				shown = max(shown, int(mhz))
+			}
+		}
+	}
+	if c.cores == 0 {
+		c.cores = runtime.NumCPU()
+	}
+	c.mhz = cmp.Or(scalingMHz(root), shown, fallbackMHz)
+	return c
+}
+
+// scalingMHz is the mean of the cores' highest rates, or 0 where they are not told.
+func scalingMHz(root string) int {
+	rates, err := filepath.Glob(filepath.Join(root, "sys/devices/system/cpu/cpu[0-9]*/cpufreq"))
+	if err != nil {
+		return 0
+	}
+	sum, n := 0, 0
+	for _, dir := range rates {
+		for _, name := range []string{"base_frequency", "cpuinfo_max_freq"} {
+			b, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				continue
+			}
+			if khz, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && khz > 0 && khz < 1e9 {
+				sum, n = sum+khz/1000, n+1
+				break
+			}
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return sum / n
+}
+
+// readMemory returns the machine's memory in bytes, or what a container that the
+// agent is in may use.
+func readMemory(root string) (uint64, error) {
+	total := uint64(0)
+	for _, line := range readLines(root, "proc/meminfo") {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kb, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 50)
+			if err != nil {
+				return 0, fmt.Errorf("parse memory: %w", err)
+			}
+			total = kb << 10
+		}
+	}
+	if total == 0 {
+		return 0, errors.New("read memory: the system does not tell")
+	}
+	if limit, err := strconv.ParseUint(readLine(root, "sys/fs/cgroup/memory.max"), 10, 63); err == nil && limit > 0 {
+		total = min(total, limit)
+	}
+	return total, nil
+}
+
+// readRelease returns the name and version of the operating system.
+func readRelease(root string) (name, version string) {
+	for _, path := range []string{"etc/os-release", "usr/lib/os-release"} {
+		for _, line := range readLines(root, path) {
+			key, value, _ := strings.Cut(line, "=")
+			value = strings.Trim(strings.TrimSpace(value), `"'`)
+			switch key {
+			case "ID":
+				name = value
+			case "VERSION_ID":
+				version = value
+			}
+		}
+		if name != "" {
+			return name, version
+		}
+	}
+	return runtime.GOOS, ""
+}
+
+// volumeOf returns the device that is mounted where path lies, from the lines of
+// /proc/self/mountinfo: "36 35 98:0 /root /mount/point options - type source …".
+func volumeOf(lines []string, path string) string {
+	volume, longest := "", -1
+	for _, line := range lines {
+		before, after, ok := strings.Cut(line, " - ")
+		fields, source := strings.Fields(before), strings.Fields(after)
+		if !ok || len(fields) < 5 || len(source) < 2 {
+			continue
+		}
+		point := unescape(fields[4])
+		rel, err := filepath.Rel(point, path)
+		if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) || len(point) < longest {
+			continue
+		}
+		volume, longest = unescape(source[1]), len(point) // of two at one place the later one is on top
+	}
+	return volume
+}
+
+// unescape undoes what the kernel does to blanks in names: \040 and the like.
+func unescape(s string) string {
+	for _, c := range []string{" ", "\t", "\n", `\`} {
+		s = strings.ReplaceAll(s, fmt.Sprintf(`\%03o`, c[0]), c)
+	}
+	return s
+}
+
+// readLines returns the lines of a file; none where it cannot be read.
+func readLines(root, path string) []string {
+	b, err := readBounded(filepath.Join(root, path))
+	if err != nil {
+		return nil
+	}
+	var lines []string
+	for scan := bufio.NewScanner(bytes.NewReader(b)); scan.Scan(); {
+		lines = append(lines, scan.Text())
+	}
+	return lines
+}
+
+// readLine returns the first line of a file, or "".
+func readLine(root, path string) string {
+	lines := readLines(root, path)
+	if len(lines) == 0 {
+		return ""
+	}
+	return strings.TrimSpace(lines[0])
+}
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: fs.ErrInvalid}
+	}
+	return io.ReadAll(io.LimitReader(f, maxFile))
+}

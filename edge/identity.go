@@ -1,0 +1,261 @@
+package edge
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+	"skerry/syncproto/enroll"
+	"skerry/syncproto/identity"
+	"skerry/syncproto/transport"
+)
+
+// Files of the identity. The certificate is written last: where it is, the edge
+// is enrolled.
+const (
+	nodeIDFile = "identity/node-id"
+	keyFile    = "identity/key.pem"
+	caFile     = "identity/ca.pem"
+	certFile   = "identity/cert.pem"
+
+	hubFile = "identity/hub.pem" // in a hub's data directory, and never in an edge's
+)
+
+// Pauses between rounds of attempts to enrol.
+const (
+	enrolPauseMin = 500 * time.Millisecond
+	enrolPauseMax = 30 * time.Second
+)
+
+// enrolHandshake is how long a hub may take to answer at all before the next one
+// is asked: twice what a satellite link needs.
+const enrolHandshake = 5 * time.Second
+
+// openIdentity reads who this machine is, or draws its id and reads the token
+// that it is to enrol with.
+func (e *Edge) openIdentity() error {
+	if _, err := os.Stat(e.dir.File(hubFile)); err == nil {
+		return fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is a hub's", e.dir.File()).
+			WithHint("give the edge a data directory of its own")
+	}
+	b, ok, err := e.dir.Read(nodeIDFile)
+	if err != nil {
+		return err
+	}
+	e.node = fleet.NodeID(strings.TrimSpace(string(b)))
+	if !ok || !identity.ValidName(syncproto.RoleEdge, string(e.node)) {
+		e.node = fleet.NodeID(fleet.NewUUID(nil))
+	}
+	cert, enrolled, err := e.dir.Read(certFile)
+	if err != nil {
+		return err
+	}
+	if enrolled {
+		return e.loadIdentity(cert)
+	}
+	if string(e.node) != strings.TrimSpace(string(b)) {
+		if err := e.dir.Write(nodeIDFile, []byte(string(e.node)+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	return e.readToken()
+}
+
+func (e *Edge) loadIdentity(cert []byte) error {
+	key, _, err := e.dir.Read(keyFile)
+	if err != nil {
+		return err
+	}
+	ca, _, err := e.dir.Read(caFile)
+	if err != nil {
+		return err
+	}
+	id, err := identity.Load(cert, key, ca)
+	if err != nil {
+		return fleet.Errorf(fleet.CodeInvalid, "read the identity in %s: %v", e.dir.File("identity"), err).
+			WithHint("restore the folder, or remove %s and start with a join token", e.dir.File(certFile))
+	}
+	e.identity, e.node = id, fleet.NodeID(id.Name)
+	return nil
+}
+
+func (e *Edge) readToken() error {
+	if len(e.cfg.Hubs) == 0 {
+		return fleet.Errorf(fleet.CodeInvalid, "join a cluster: no hub is given").WithHint("name one with --hub HOST:PORT")
+	}
+	if e.cfg.TokenFile == "" {
+		return fleet.Errorf(fleet.CodeTokenBad, "join a cluster: no join token is given").
+			WithHint("name its file with --token-file; the first hub keeps one in DATA/join-token")
+	}
+	text, err := os.ReadFile(e.cfg.TokenFile)
+	if err != nil {
+		return fleet.Errorf(fleet.CodeTokenBad, "read the join token: %v", err)
+	}
+	e.token, err = identity.ParseToken(string(text))
+	return err
+}
+
+func (e *Edge) enrolled() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.identity != nil
+}
+
+// trustedNow is the latest time that is known to be past. The wall clock has no
+// say: a board that wakes up in 1970, or in 2100, keeps its link.
+func (e *Edge) trustedNow() time.Time {
+	if floor := e.journal.TimeFloor(); floor != 0 {
+		return time.Unix(0, floor)
+	}
+	return time.Time{}
+}
+
+func (e *Edge) clientTLS() (*tls.Config, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.identity.ClientTLS(e.trustedNow), nil
+}
+
+// enrol asks the hubs for a certificate, again and again until one gives it. It
+// ends with an error where a hub says no for good.
+func (e *Edge) enrol(ctx context.Context) error {
+	key, err := e.enrolKey()
+	if err != nil {
+		return err
+	}
+	pause := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(enrolPauseMin), backoff.WithMaxInterval(enrolPauseMax), backoff.WithMaxElapsedTime(0),
+	)
+	applicant := enroll.Applicant{
+		Token: e.token, Role: syncproto.RoleEdge, ID: string(e.node), Name: e.cfg.Name, Key: key, Now: e.trustedNow,
+	}
+	return backoff.Retry(func() error {
+		err := e.enrolOnce(ctx, applicant)
+		e.mu.Lock()
+		e.enrolErr = err
+		e.mu.Unlock()
+		if final(err) {
+			return backoff.Permanent(err)
+		}
+		if err != nil && ctx.Err() == nil {
+			e.log.Warn("no hub has enrolled this edge yet, trying again", "error", err)
+		}
+		return err
+	}, backoff.WithContext(pause, ctx))
+}
+
+// final reports an answer that asking again does not change.
+func final(err error) bool {
+	switch fleet.CodeOf(err) {
+	case fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCAMismatch, fleet.CodeForbidden, fleet.CodeConflict,
+		fleet.CodeInvalid, fleet.CodeVersion, fleet.CodeUnsupported:
+		return true
+	}
+	return false
+}
+
+// enrolOnce asks every hub once, until one gives a certificate or says no for
+// good.
+func (e *Edge) enrolOnce(ctx context.Context, a enroll.Applicant) error {
+	socket, err := e.cfg.ListenPacket(ctx)
+	if err != nil {
+		return fleet.Errorf(fleet.CodeUnavailable, "open a socket: %v", err)
+	}
+	endpoint, err := transport.New(transport.Config{Conn: socket, HandshakeTimeout: enrolHandshake, Log: e.log.With("component", "transport")})
+	if err != nil {
+		return errors.Join(err, socket.Close())
+	}
+	var failed []error
+	for _, hub := range e.cfg.Hubs {
+		err := e.enrolAt(ctx, endpoint, hub, a)
+		if err == nil || final(err) || ctx.Err() != nil {
+			return errors.Join(err, endpoint.Close())
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(append(failed, endpoint.Close())...)
+}
+
+func (e *Edge) enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applicant) error {
+	addr, err := net.ResolveUDPAddr("udp", hub)
+	if err != nil {
+		return fleet.Errorf(fleet.CodeUnavailable, "find the hub %s: %v", hub, err)
+	}
+	id, answer, err := enroll.Enroll(ctx, d, addr, a)
+	if err != nil {
+		return fmt.Errorf("join the cluster at %s: %w", hub, err)
+	}
+	if err := e.saveIdentity(ctx, answer); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.identity = id
+	e.mu.Unlock()
+	e.log.Info("edge enrolled", "hub", hub, "node_id", string(e.node), "cluster", answer.Cluster)
+	return nil
+}
+
+// saveIdentity keeps what a hub gave, the certificate last.
+func (e *Edge) saveIdentity(ctx context.Context, answer syncproto.Enrolled) error {
+	known, err := e.journal.Link(ctx)
+	if err != nil {
+		return err
+	}
+	known.Hubs, known.Cluster = answer.Hubs, answer.Cluster
+	if err := e.journal.PutLink(ctx, known); err != nil {
+		return err
+	}
+	if err := e.dir.Write(caFile, identity.EncodeCert(answer.CA), 0o600); err != nil {
+		return err
+	}
+	return e.dir.Write(certFile, identity.EncodeCert(answer.Cert), 0o600)
+}
+
+// enrolKey reads the key that an earlier attempt made, or makes one. It is kept
+// before anybody sees it: a hub binds the node's id to it.
+func (e *Edge) enrolKey() (*ecdsa.PrivateKey, error) {
+	text, ok, err := e.dir.Read(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		if key := parseKey(text); key != nil {
+			return key, nil
+		}
+		e.log.Warn("the key of an earlier attempt to enrol cannot be read, making another", "path", e.dir.File(keyFile))
+	}
+	key, err := identity.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	if text, err = identity.EncodeKey(key); err != nil {
+		return nil, err
+	}
+	return key, e.dir.Write(keyFile, text, 0o600)
+}
+
+// parseKey returns nil for what is no key of ours.
+func parseKey(text []byte) *ecdsa.PrivateKey {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil
+	}
+	key, _ := parsed.(*ecdsa.PrivateKey)
+	return key
+}

@@ -1,0 +1,129 @@
+package journal
+
+import (
+	"context"
+	"time"
+
+	"skerry/fleet"
+)
+
+// mark is where the journal's time stood when it was last written, and what is
+// written along with it. Age is how long this journal has lived on a running
+// machine: the monotonic times of all its boots, added up. What passed while the
+// machine was off is not in it, and no wall clock ever is.
+type mark struct {
+	BootID fleet.BootID  `cbor:"1,keyasint"`
+	Mono   time.Duration `cbor:"2,keyasint"`
+	Age    time.Duration `cbor:"3,keyasint"`
+	// AckAge is the age at the last acknowledged beat, -1 before the first.
+	AckAge time.Duration `cbor:"4,keyasint"`
+	// Floor is the latest time known to be past (UnixNano), and the age then.
+	Floor        int64         `cbor:"5,keyasint"`
+	FloorAge     time.Duration `cbor:"6,keyasint"`
+	Acknowledged fleet.Seq     `cbor:"7,keyasint"`
+	// Dropped counts transitions that the next gap row has to report.
+	Dropped     uint64 `cbor:"8,keyasint"`
+	DroppedEver uint64 `cbor:"9,keyasint"`
+}
+
+// live is what changes with every beat and acknowledgement. It counts at once
+// and reaches the disk with a later commit: the hub says it again.
+type live struct {
+	acknowledged fleet.Seq
+	ackAge       time.Duration
+	floor        int64
+	floorAge     time.Duration
+	dirty        bool
+}
+
+// clock turns the machine's monotonic clock into the journal's.
+type clock struct {
+	raw      func() time.Duration
+	offset   time.Duration // added to raw: time since boot
+	start    time.Duration // time since boot when the journal was opened
+	startAge time.Duration // age then
+}
+
+// startClock goes on from where the last mark or row stands.
+func startClock(cfg Config, last mark) clock {
+	c := clock{raw: cfg.Mono}
+	raw := cfg.Mono()
+	same := last.BootID == cfg.BootID
+	switch {
+	case cfg.MonoRelative && same:
+		c.offset = last.Mono - raw
+	case cfg.MonoRelative:
+		c.offset = -raw
+	case same && raw < last.Mono: // within one boot time never goes back
+		c.offset = last.Mono - raw
+	}
+	c.start = raw + c.offset
+	c.startAge = last.Age + c.start
+	if same {
+		c.startAge = last.Age + c.start - last.Mono
+	}
+	return c
+}
+
+func (c clock) mono() time.Duration { return c.raw() + c.offset }
+
+func (c clock) age() time.Duration { return c.startAge + c.mono() - c.start }
+
+// Mono is the time since boot as rows have it.
+func (j *Journal) Mono() time.Duration { return j.clock.mono() }
+
+// Beat notes that a hub acknowledged a heartbeat just now, and that its clock
+// shows hubTime (UnixNano). It costs a commit at most every MarkEvery.
+func (j *Journal) Beat(ctx context.Context, hubTime int64) error {
+	age := j.clock.age()
+	j.mu.Lock()
+	j.live.ackAge = age
+	if hubTime > floorAt(j.live.floor, j.live.floorAge, age) {
+		j.live.floor, j.live.floorAge = hubTime, age
+	}
+	j.live.dirty = true
+	due := j.m.mark.AckAge < 0 || age-j.m.mark.AckAge >= j.markEvery
+	j.mu.Unlock()
+	if !due {
+		return nil
+	}
+	return j.do(ctx, &op{write: func(b *batch) error { b.marked = true; return nil }})
+}
+
+// MarkEvery changes how often the time is written: where an allocation shall
+// stop a short time after the last beat, an agent that is killed must remember
+// that beat more exactly.
+func (j *Journal) MarkEvery(d time.Duration) {
+	j.mu.Lock()
+	j.markEvery = d
+	j.mu.Unlock()
+}
+
+// Away returns how long ago the last acknowledged beat was. It counts machine
+// time only, across reboots: what passed while the machine was off is not in it.
+// No wall clock is read. Before the first beat it is zero.
+func (j *Journal) Away() time.Duration {
+	age := j.clock.age()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.live.ackAge < 0 {
+		return 0
+	}
+	return age - j.live.ackAge
+}
+
+// TimeFloor is the latest time (UnixNano) known to be past: the largest that a
+// hub's clock showed, plus the machine time since. Zero before the first beat.
+func (j *Journal) TimeFloor() int64 {
+	age := j.clock.age()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return floorAt(j.live.floor, j.live.floorAge, age)
+}
+
+func floorAt(floor int64, floorAge, age time.Duration) int64 {
+	if floor == 0 {
+		return 0
+	}
+	return floor + int64(age-floorAge)
+}

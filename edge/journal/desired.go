@@ -1,0 +1,303 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// Desired is what the cluster wants of this edge, as last journaled.
+type Desired struct {
+	Index   fleet.Index
+	Cluster string
+	Term    uint64
+	Allocs  map[fleet.AllocID]DesiredAlloc
+}
+
+// DesiredAlloc is one allocation of Desired, with its job's body.
+type DesiredAlloc struct {
+	Alloc      fleet.Alloc // Job set where the body is held
+	Stop       bool
+	StopReason string
+	// Mentioned is the index of the delivery that named it last.
+	Mentioned fleet.Index
+}
+
+// delivery is what the meta table says of the newest one.
+type delivery struct {
+	Index   fleet.Index `cbor:"1,keyasint"`
+	Cluster string      `cbor:"2,keyasint"`
+	Term    uint64      `cbor:"3,keyasint"`
+}
+
+// PutDesired journals a delivery: allocations, stops and bodies, and its index.
+// It names the bodies that are still missing for what has not ended. Allocations
+// that d does not mention stay as they are, and one that was told to stop is not
+// told to run again: the hub makes a new allocation for that.
+func (j *Journal) PutDesired(ctx context.Context, d syncproto.Desired) (missing []string, err error) {
+	var lacking []string // the writer's, until it has answered
+	err = j.do(ctx, &op{write: func(b *batch) (err error) {
+		lacking, err = b.putDesired(d)
+		return err
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return lacking, nil
+}
+
+func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
+	if err := b.step(StepDesired); err != nil {
+		return nil, err
+	}
+	for _, body := range d.Bodies {
+		if _, err := syncproto.DecodeJob(body.Job); err != nil {
+			b.j.log.Warn("job body refused", "hash", body.Hash, "error", err)
+			continue // it stays missing, and the hub is told so
+		}
+		if err := b.db.exec("INSERT OR REPLACE INTO bodies (hash, job) VALUES (?, ?)", body.Hash, body.Job); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range d.Run {
+		body, err := encode(a)
+		if err != nil {
+			return nil, fmt.Errorf("encode allocation %s: %w", a.ID, err)
+		}
+		const upsert = `INSERT INTO desired (alloc, body, job, stop, reason, mentioned) VALUES (?, ?, ?, 0, '', ?)
+			ON CONFLICT (alloc) DO UPDATE SET body = excluded.body, job = excluded.job, mentioned = excluded.mentioned`
+		if err := b.db.exec(upsert, string(a.ID), body, a.JobHash, int64(d.Index)); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range d.Stop {
+		if err := b.stop(s.ID, s.Reason, d.Index); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.db.putMeta(metaDesired, delivery{Index: d.Index, Cluster: d.Cluster, Term: d.Term}); err != nil {
+		return nil, err
+	}
+	return b.missingBodies()
+}
+
+// stop marks an allocation as told to stop; one that is not known is noted, so
+// that a run that comes late does not start it. The first reason stays.
+func (b *batch) stop(id fleet.AllocID, reason string, mentioned fleet.Index) error {
+	body, err := encode(syncproto.DesiredAlloc{ID: id})
+	if err != nil {
+		return fmt.Errorf("encode allocation %s: %w", id, err)
+	}
+	const upsert = `INSERT INTO desired (alloc, body, job, stop, reason, mentioned) VALUES (?, ?, '', 1, ?, ?)
+		ON CONFLICT (alloc) DO UPDATE SET
+			reason = CASE WHEN stop = 1 THEN reason ELSE excluded.reason END,
+			mentioned = max(mentioned, excluded.mentioned), stop = 1`
+	return b.db.exec(upsert, string(id), body, reason, int64(mentioned))
+}
+
+func (b *batch) missingBodies() (missing []string, err error) {
+	seen := map[string]bool{}
+	err = b.db.each("SELECT alloc, job FROM desired WHERE stop = 0 AND job NOT IN (SELECT hash FROM bodies) ORDER BY alloc", nil,
+		func(rows *sql.Rows) (bool, error) {
+			var id, hash string
+			if err := rows.Scan(&id, &hash); err != nil {
+				return false, err
+			}
+			if !seen[hash] && !b.state(fleet.AllocID(id)).Terminal() {
+				seen[hash] = true
+				missing = append(missing, hash)
+			}
+			return true, nil
+		})
+	return missing, err
+}
+
+// Desired reads the desired state.
+func (j *Journal) Desired(ctx context.Context) (Desired, error) {
+	var want Desired
+	err := j.do(ctx, &op{read: func(d *database) error {
+		var err error
+		want, err = d.desired()
+		return err
+	}})
+	if err != nil {
+		return Desired{}, fmt.Errorf("read desired state: %w", err)
+	}
+	return want, nil
+}
+
+func (d *database) desired() (Desired, error) {
+	var last delivery
+	if err := d.meta(metaDesired, &last); err != nil {
+		return Desired{}, err
+	}
+	bodies, err := d.bodies()
+	if err != nil {
+		return Desired{}, err
+	}
+	want := Desired{Index: last.Index, Cluster: last.Cluster, Term: last.Term, Allocs: map[fleet.AllocID]DesiredAlloc{}}
+	err = d.each("SELECT body, stop, reason, mentioned FROM desired ORDER BY alloc", nil, func(rows *sql.Rows) (bool, error) {
+		var body []byte
+		var mentioned int64
+		var a DesiredAlloc
+		if err := rows.Scan(&body, &a.Stop, &a.StopReason, &mentioned); err != nil {
+			return false, err
+		}
+		var stored syncproto.DesiredAlloc
+		if err := decode(body, &stored); err != nil {
+			return false, damaged("desired state: %v", err)
+		}
+		a.Mentioned = fleet.Index(mentioned)
+		a.Alloc = allocOf(stored, bodies[stored.JobHash])
+		want.Allocs[stored.ID] = a
+		return true, nil
+	})
+	return want, err
+}
+
+func (d *database) bodies() (map[string]*fleet.Job, error) {
+	bodies := map[string]*fleet.Job{}
+	err := d.each("SELECT hash, job FROM bodies WHERE hash IN (SELECT job FROM desired)", nil, func(rows *sql.Rows) (bool, error) {
+		var hash string
+		var b []byte
+		if err := rows.Scan(&hash, &b); err != nil {
+			return false, err
+		}
+		job, err := syncproto.DecodeJob(b)
+		if err != nil {
+			return false, damaged("job body %s: %v", hash, err)
+		}
+		bodies[hash] = job
+		return true, nil
+	})
+	return bodies, err
+}
+
+// allocOf puts an allocation together; job is nil where the body is missing. One
+// body may serve several versions of a job: the version is the allocation's.
+func allocOf(d syncproto.DesiredAlloc, job *fleet.Job) fleet.Alloc {
+	a := fleet.Alloc{
+		ID: d.ID, Namespace: d.Namespace, Name: d.Name, NodeName: d.NodeName,
+		JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash, TaskGroup: d.TaskGroup,
+		AllocatedResources: d.Resources, PreviousAllocation: d.Previous,
+		DesiredStatus: fleet.DesiredRun, CreateIndex: d.CreateIndex, AllocModifyIndex: d.ModifyIndex,
+	}
+	if job != nil {
+		own := *job
+		own.Version = d.JobVersion
+		a.Job = &own
+	}
+	return a
+}
+
+// Stop journals that an allocation shall stop, for a reason of the edge's own
+// (somebody on site, stop_on_client_after), together with the rows that say so.
+func (j *Journal) Stop(ctx context.Context, alloc fleet.AllocID, reason string, ts ...fleet.Transition) error {
+	if err := checkRecordable(ts); err != nil {
+		return err
+	}
+	return j.do(ctx, &op{write: func(b *batch) error {
+		if err := b.step(StepStop); err != nil {
+			return err
+		}
+		if err := b.stop(alloc, reason, 0); err != nil {
+			return err
+		}
+		return b.record(ts)
+	}})
+}
+
+// statesKept is how many states of removed allocations stay.
+const statesKept = 1000
+
+// Remove forgets an allocation that has ended: desired state, handles, bodies
+// that nobody uses. Its state stays, so that it is never started again; the
+// oldest such states go beyond 1,000.
+func (j *Journal) Remove(ctx context.Context, alloc fleet.AllocID) error {
+	return j.do(ctx, &op{write: func(b *batch) error {
+		if s := b.state(alloc); !s.Terminal() {
+			return refused{fmt.Errorf("remove allocation %s: it has not ended, it is %q", alloc, s.ClientStatus)}
+		}
+		return b.remove(alloc)
+	}})
+}
+
+func (b *batch) remove(alloc fleet.AllocID) error {
+	if err := b.step(StepRemove); err != nil {
+		return err
+	}
+	for _, q := range []string{"DELETE FROM desired WHERE alloc = ?", "DELETE FROM handles WHERE alloc = ?"} {
+		if err := b.db.exec(q, string(alloc)); err != nil {
+			return err
+		}
+	}
+	if err := b.db.exec("DELETE FROM bodies WHERE hash NOT IN (SELECT job FROM desired)"); err != nil {
+		return err
+	}
+	return b.forgetStates()
+}
+
+// forgetStates lets the oldest states go that belong to nothing desired.
+func (b *batch) forgetStates() error {
+	held := map[fleet.AllocID]bool{}
+	err := b.db.each("SELECT alloc FROM desired", nil, func(rows *sql.Rows) (bool, error) {
+		var id string
+		err := rows.Scan(&id)
+		held[fleet.AllocID(id)] = true
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	for len(b.m.states)-len(held) > statesKept {
+		var oldest fleet.AllocID
+		for id, s := range b.m.states {
+			_, changed := b.states[id]
+			if !held[id] && !changed && (oldest == "" || s.Seq < b.m.states[oldest].Seq) {
+				oldest = id
+			}
+		}
+		if oldest == "" {
+			return nil
+		}
+		b.states[oldest] = State{}
+		held[oldest] = true
+	}
+	return nil
+}
+
+// PutHandle keeps what finds a task again, durably; nil removes it.
+func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte) error {
+	return j.do(ctx, &op{write: func(b *batch) error {
+		if err := b.step(StepHandle); err != nil {
+			return err
+		}
+		if handle == nil {
+			return b.db.exec("DELETE FROM handles WHERE alloc = ? AND key = ?", string(alloc), key)
+		}
+		return b.db.exec("INSERT OR REPLACE INTO handles (alloc, key, handle) VALUES (?, ?, ?)", string(alloc), key, handle)
+	}})
+}
+
+// Handles reads an allocation's handles back, by key.
+func (j *Journal) Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error) {
+	handles := map[string][]byte{}
+	err := j.do(ctx, &op{read: func(d *database) error {
+		return d.each("SELECT key, handle FROM handles WHERE alloc = ?", []any{string(alloc)}, func(rows *sql.Rows) (bool, error) {
+			var key string
+			var handle []byte
+			if err := rows.Scan(&key, &handle); err != nil {
+				return false, err
+			}
+			handles[key] = handle
+			return true, nil
+		})
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("read handles of %s: %w", alloc, err)
+	}
+	return handles, nil
+}

@@ -1,0 +1,52 @@
+package journal_test
+
+import (
+	"context"
+	"flag"
+	"path/filepath"
+	"testing"
+
+	"skerry/fleet"
+)
+
+// rewrite makes the database of this release's version anew. Those of older
+// versions are never made again.
+var rewrite = flag.Bool("rewrite", false, "write testdata/v1.db")
+
+// TestDatabaseOfVersion1 opens a database as it was released, so that migrations
+// cannot lose what one of that version held.
+func TestDatabaseOfVersion1(t *testing.T) {
+	golden := filepath.Join("testdata", "v1.db")
+	m := newMachine()
+	if *rewrite {
+		path := dbPath(t)
+		mustFill(t, m.config(path), 20, 5)
+		mustWrite(t, golden, mustRead(t, path))
+	}
+	path := dbPath(t)
+	mustWrite(t, path, mustRead(t, golden))
+	j := mustOpen(t, m.config(path))
+	if q := j.Quarantined(); len(q) != 0 {
+		t.Fatalf("it is taken for damaged: %+v", q)
+	}
+	if h := j.Head(); h.First != 1 || h.Last != 20 || h.Acknowledged != 5 {
+		t.Fatalf("head: %+v", h)
+	}
+	if ts := mustReadAll(t, j); ts[19].ClientDescription != "row 19" || ts[19].BootID != boot1 {
+		t.Fatalf("the newest row: %+v", ts[19])
+	}
+	ctx := context.Background()
+	want, err := j.Desired(ctx)
+	if err != nil || want.Index != 4 || want.Cluster != "c" || want.Term != 3 || want.Allocs[allocID(0)].Alloc.Job == nil || !want.Allocs[allocID(2)].Stop {
+		t.Fatalf("desired: %+v, %v", want, err)
+	}
+	if s, ok := j.State(allocID(1)); !ok || s.ClientStatus != fleet.ClientRunning || s.Seq != 20 {
+		t.Fatalf("state: %+v", s)
+	}
+	if l, err := j.Link(ctx); err != nil || l.Session != 12 {
+		t.Fatalf("link: %+v, %v", l, err)
+	}
+	if h, err := j.Handles(ctx, allocID(0)); err != nil || string(h["t"]) != "handle" {
+		t.Fatalf("handles: %v, %v", h, err)
+	}
+}

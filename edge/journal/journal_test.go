@@ -1,0 +1,237 @@
+package journal_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"skerry/edge/journal"
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+const (
+	boot1 = fleet.BootID("11111111-1111-4111-8111-111111111111")
+	boot2 = fleet.BootID("22222222-2222-4222-8222-222222222222")
+)
+
+func allocID(n int) fleet.AllocID {
+	return fleet.AllocID(fmt.Sprintf("a0000000-0000-4000-8000-%012d", n))
+}
+
+// machine is a machine's clock under a test's hand.
+type machine struct {
+	mu   sync.Mutex
+	boot fleet.BootID
+	mono time.Duration
+	wall time.Time
+}
+
+func newMachine() *machine {
+	return &machine{boot: boot1, mono: time.Minute, wall: time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)}
+}
+
+func (m *machine) pass(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mono += d
+	m.wall = m.wall.Add(d)
+}
+
+func (m *machine) reboot(id fleet.BootID, wall time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.boot, m.mono, m.wall = id, 0, wall
+}
+
+func (m *machine) config(path string) journal.Config {
+	return journal.Config{
+		Path: path, BootID: m.boot, Paranoid: true,
+		Now:  func() time.Time { m.mu.Lock(); defer m.mu.Unlock(); return m.wall },
+		Mono: func() time.Duration { m.mu.Lock(); defer m.mu.Unlock(); return m.mono },
+	}
+}
+
+func dbPath(t testing.TB) string { return filepath.Join(t.TempDir(), "journal.db") }
+
+func mustOpen(t testing.TB, cfg journal.Config) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(cfg)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+func mustClose(t testing.TB, j *journal.Journal) {
+	t.Helper()
+	if err := j.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+}
+
+func mustRecord(t testing.TB, j *journal.Journal, ts ...fleet.Transition) {
+	t.Helper()
+	if err := j.Record(context.Background(), ts...); err != nil {
+		t.Fatalf("record: %v", err)
+	}
+}
+
+func status(alloc int, s string) fleet.Transition {
+	return fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: allocID(alloc), ClientStatus: s}
+}
+
+func taskEvent(alloc int, task, state, event string) fleet.Transition {
+	return fleet.Transition{
+		Kind: fleet.TransitionTask, Alloc: allocID(alloc), Task: task,
+		TaskState: &fleet.TaskState{State: state}, Event: &fleet.TaskEvent{Type: event},
+	}
+}
+
+// mustReadAll reads all rows in small portions, checks the chain, and decodes.
+func mustReadAll(t testing.TB, j *journal.Journal) []fleet.Transition {
+	t.Helper()
+	h := j.Head()
+	var ts []fleet.Transition
+	var hash []byte
+	for next := h.First; next <= h.Last; {
+		first, prev, rows, err := j.Rows(context.Background(), next, 7, 4096)
+		if err == nil && first > next { // compacted meanwhile
+			ts, next, h = nil, first, j.Head()
+			continue
+		}
+		if err != nil || first != next || len(rows) == 0 {
+			t.Fatalf("rows from %d: first %d, %d rows, %v", next, first, len(rows), err)
+		}
+		if next > h.First && !bytes.Equal(prev, hash) {
+			t.Fatalf("rows from %d: the hash before them is %x, not %x", next, prev, hash)
+		}
+		hash = prev
+		for _, r := range rows {
+			hash = syncproto.ChainHash(hash, r)
+			tr, err := syncproto.DecodeRow(r)
+			if err != nil || tr.Seq != next {
+				t.Fatalf("row %d: decoded as %d, %v", next, tr.Seq, err)
+			}
+			ts = append(ts, tr)
+			next++
+		}
+	}
+	if h.Last >= h.First && !bytes.Equal(hash, h.ChainHash) {
+		t.Fatalf("the head's hash is %x, the chain's %x", h.ChainHash, hash)
+	}
+	return ts
+}
+
+func TestRecordIsNumberedChainedAndKept(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	j := mustOpen(t, m.config(path))
+	if h := j.Head(); h.First != 1 || h.Last != 0 || h.Acknowledged != 0 {
+		t.Fatalf("head of an empty journal: %+v", h)
+	}
+	grown := j.Appended()
+	mustRecord(t, j, status(1, fleet.ClientPending), taskEvent(1, "web", fleet.TaskPending, fleet.TaskReceived))
+	select {
+	case <-grown:
+	default:
+		t.Fatal("Appended did not tell of the rows")
+	}
+	m.pass(time.Second)
+	mustRecord(t, j, status(1, fleet.ClientRunning))
+	mustRecord(t, j, taskEvent(1, "web", fleet.TaskRunning, fleet.TaskStarted))
+	check := func(j *journal.Journal) {
+		t.Helper()
+		ts := mustReadAll(t, j)
+		if len(ts) != 4 || ts[2].ClientStatus != fleet.ClientRunning || ts[2].Mono != m.mono || ts[2].BootID != boot1 || ts[2].Wall != m.wall.UnixNano() {
+			t.Fatalf("rows: %+v", ts)
+		}
+		if h := j.Head(); h.Urgent != 3 {
+			t.Fatalf("the newest urgent row is %d, not 3", h.Urgent)
+		}
+		s, ok := j.State(allocID(1))
+		if !ok || s.ClientStatus != fleet.ClientRunning || s.Seq != 4 || len(s.TaskStates["web"].Events) != 2 || s.TaskStates["web"].State != fleet.TaskRunning {
+			t.Fatalf("state: %+v", s)
+		}
+	}
+	check(j)
+	mustClose(t, j)
+	j = mustOpen(t, m.config(path))
+	check(j)
+	ts, err := j.History(context.Background(), allocID(1))
+	if err != nil || len(ts) != 4 {
+		t.Fatalf("history: %d rows, %v", len(ts), err)
+	}
+	if ts, err = j.History(context.Background(), allocID(2)); err != nil || len(ts) != 0 {
+		t.Fatalf("history of an unknown allocation: %d rows, %v", len(ts), err)
+	}
+}
+
+func TestConcurrentRecordsKeepTheirOwnOrder(t *testing.T) {
+	j := mustOpen(t, newMachine().config(dbPath(t)))
+	const writers, each = 8, 25
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				tr := taskEvent(w, "t", fleet.TaskRunning, fmt.Sprint(i))
+				if err := j.Record(context.Background(), tr); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	next := map[fleet.AllocID]int{}
+	for _, tr := range mustReadAll(t, j) {
+		if want := fmt.Sprint(next[tr.Alloc]); tr.Event.Type != want {
+			t.Fatalf("row %d: event %s of %s, want %s", tr.Seq, tr.Event.Type, tr.Alloc, want)
+		}
+		next[tr.Alloc]++
+	}
+	if h := j.Head(); h.Last != writers*each {
+		t.Fatalf("last row is %d", h.Last)
+	}
+	for id, s := range j.States() {
+		if n := len(s.TaskStates["t"].Events); n != fleet.TaskEventsKept {
+			t.Fatalf("%s keeps %d events", id, n)
+		}
+	}
+}
+
+func TestClosedJournalSaysSo(t *testing.T) {
+	j := mustOpen(t, newMachine().config(dbPath(t)))
+	mustClose(t, j)
+	if err := j.Record(context.Background(), status(1, fleet.ClientPending)); err != journal.ErrClosed {
+		t.Fatalf("record: %v", err)
+	}
+}
+
+// Who gives up waiting shares nothing with the write or the read that goes on
+// without it: the race detector is the judge.
+func TestGivingUpLeavesTheWriterAlone(t *testing.T) {
+	giveUp := func() {}
+	cfg := newMachine().config(dbPath(t))
+	cfg.Step = func(label string) error {
+		if label == journal.StepDesired {
+			giveUp()
+		}
+		return nil
+	}
+	j := mustOpen(t, cfg)
+	for index := fleet.Index(1); index <= 20; index++ {
+		ctx, cancel := context.WithCancel(context.Background())
+		giveUp = cancel
+		if _, err := j.PutDesired(ctx, syncproto.Desired{Index: index}); err != nil && ctx.Err() == nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if d, err := j.Desired(context.Background()); err != nil || d.Index != index {
+			t.Fatalf("desired %+v, %v, want index %d", d, err, index)
+		}
+	}
+}

@@ -1,0 +1,332 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"skerry/edge/journal"
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+func TestDroppableRowsAreCountedAtTheBound(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	cfg := m.config(path)
+	cfg.Paranoid = false
+	cfg.MaxBytes = 16 << 10
+	j := mustOpen(t, cfg)
+	const events, statuses = 200, 100
+	for i := range events {
+		mustRecord(t, j, taskEvent(1, "t", fleet.TaskRunning, fmt.Sprint(i)))
+	}
+	dropped := j.Usage().Dropped
+	if dropped == 0 || int(dropped) >= events {
+		t.Fatalf("%d of %d events were dropped", dropped, events)
+	}
+	if b := j.Usage().Bytes; b > cfg.MaxBytes {
+		t.Fatalf("%d bytes are held, the bound is %d", b, cfg.MaxBytes)
+	}
+	s, _ := j.State(allocID(1))
+	if e := s.TaskStates["t"].Events; e[len(e)-1].Type != fmt.Sprint(events-1) {
+		t.Fatal("an event that got no row is missing in the state")
+	}
+	mustClose(t, j) // the count survives
+	j = mustOpen(t, cfg)
+	for range statuses {
+		mustRecord(t, j, status(1, fleet.ClientRunning))
+	}
+	var counted uint64
+	kinds := map[fleet.TransitionKind]int{}
+	for _, tr := range mustReadAll(t, j) {
+		kinds[tr.Kind]++
+		counted += tr.Dropped
+	}
+	if kinds[fleet.TransitionAlloc] != statuses || kinds[fleet.TransitionGap] != 1 || counted != dropped || kinds[fleet.TransitionTask]+int(dropped) != events {
+		t.Fatalf("rows by kind: %v; dropped %d, counted %d", kinds, dropped, counted)
+	}
+	// Acknowledged rows make room again.
+	if err := j.Acknowledge(context.Background(), j.Head().Last); err != nil {
+		t.Fatal(err)
+	}
+	mustRecord(t, j, status(1, fleet.ClientRunning))
+	mustRecord(t, j, taskEvent(1, "t", fleet.TaskRunning, "room"))
+	ts := mustReadAll(t, j)
+	if last := ts[len(ts)-1]; last.Event == nil || last.Event.Type != "room" {
+		t.Fatalf("the newest row is %+v", last)
+	}
+	if h := j.Head(); h.First == 1 || h.Acknowledged < h.First-1 {
+		t.Fatalf("head after a compaction: %+v", h)
+	}
+}
+
+// An agent that is started over and over while nobody hears of it, as one with a
+// token that no hub takes, fills no disk.
+func TestAgentsThatStartOverStayWithinTheBound(t *testing.T) {
+	cfg := newMachine().config(dbPath(t))
+	cfg.Paranoid = false
+	cfg.MaxBytes = 16 << 10
+	j := mustOpen(t, cfg)
+	for range 300 {
+		mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "agent started, version test"})
+	}
+	if u := j.Usage(); u.Bytes > cfg.MaxBytes || u.Dropped == 0 {
+		t.Fatalf("%d bytes are held, %d rows dropped; the bound is %d", u.Bytes, u.Dropped, cfg.MaxBytes)
+	}
+}
+
+func TestAcknowledgedRowsGoAfterTheRetention(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	cfg := m.config(path)
+	cfg.Retention = time.Hour
+	cfg.MarkEvery = 10 * time.Millisecond // how often the writer looks, too
+	j := mustOpen(t, cfg)
+	mustRecord(t, j, status(1, fleet.ClientPending), status(1, fleet.ClientRunning), status(2, fleet.ClientPending))
+	if err := j.Acknowledge(context.Background(), 2); err != nil {
+		t.Fatal(err)
+	}
+	m.pass(2 * time.Hour)
+	mustWait(t, "rows 1 and 2 compacted", func() (bool, string) {
+		h := j.Head()
+		return h.First == 3, fmt.Sprintf("%+v", h)
+	})
+	mustClose(t, j)
+	j = mustOpen(t, cfg)
+	if h := j.Head(); h.First != 3 || h.Last != 3 || h.Acknowledged != 2 {
+		t.Fatalf("head: %+v", h)
+	}
+	mustReadAll(t, j)
+	if s, ok := j.State(allocID(1)); !ok || s.ClientStatus != fleet.ClientRunning {
+		t.Fatalf("the state of a compacted allocation: %+v", s)
+	}
+	first, _, rows, err := j.Rows(context.Background(), 1, 10, 1000)
+	if err != nil || first != 3 || len(rows) != 1 {
+		t.Fatalf("rows from 1: first %d, %d rows, %v", first, len(rows), err)
+	}
+	mustRecord(t, j, status(2, fleet.ClientRunning))
+}
+
+func mustWait(t testing.TB, what string, done func() (bool, string)) {
+	t.Helper()
+	deadline := time.After(10 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, state := done()
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s: %s", what, state)
+		}
+	}
+}
+
+func TestTimeAcrossReboots(t *testing.T) {
+	ctx := context.Background()
+	m, path := newMachine(), dbPath(t)
+	hub := m.wall.Add(time.Hour) // the hub's clock is an hour ahead
+	j := mustOpen(t, m.config(path))
+	if j.Away() != 0 || j.TimeFloor() != 0 {
+		t.Fatalf("before the first beat: away %s, floor %d", j.Away(), j.TimeFloor())
+	}
+	if err := j.Beat(ctx, hub.UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	check := func(j *journal.Journal, away time.Duration) {
+		t.Helper()
+		if j.Away() != away {
+			t.Fatalf("away is %s, not %s", j.Away(), away)
+		}
+		if floor := time.Unix(0, j.TimeFloor()); !floor.Equal(hub.Add(away)) {
+			t.Fatalf("the floor is %s, not %s", floor, hub.Add(away))
+		}
+	}
+	m.pass(time.Minute)
+	check(j, time.Minute)
+	mustClose(t, j)
+	m.pass(time.Minute) // the agent is down, the machine is not
+	j = mustOpen(t, m.config(path))
+	check(j, 2*time.Minute)
+	m.pass(time.Minute)
+	mustRecord(t, j, status(1, fleet.ClientRunning)) // a row keeps the time, too
+	mustClose(t, j)
+	m.reboot(boot2, time.Unix(0, 0)) // a dead clock
+	m.pass(30 * time.Second)
+	j = mustOpen(t, m.config(path))
+	check(j, 3*time.Minute+30*time.Second)
+	if ts := mustReadAll(t, j); ts[0].Wall < 0 {
+		t.Fatalf("rows: %+v", ts)
+	}
+	// A hub's clock that went back does not move the floor.
+	if err := j.Beat(ctx, hub.Add(-time.Hour).UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	if j.Away() != 0 || j.TimeFloor() < hub.UnixNano() {
+		t.Fatalf("away %s, floor %s", j.Away(), time.Unix(0, j.TimeFloor()))
+	}
+}
+
+func TestRelativeMonoGoesOn(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	cfg := m.config(path)
+	cfg.MonoRelative = true
+	j := mustOpen(t, cfg)
+	m.pass(time.Minute)
+	if j.Mono() != time.Minute {
+		t.Fatalf("the first life is at %s", j.Mono())
+	}
+	mustClose(t, j)
+	m.mu.Lock()
+	m.mono = 0 // another process, the same boot
+	m.mu.Unlock()
+	j = mustOpen(t, cfg)
+	m.pass(time.Second)
+	if j.Mono() != time.Minute+time.Second {
+		t.Fatalf("the second life is at %s", j.Mono())
+	}
+}
+
+func TestDesiredIsJournaled(t *testing.T) {
+	ctx := context.Background()
+	m, path := newMachine(), dbPath(t)
+	j := mustOpen(t, m.config(path))
+	d := delivery(7)
+	bodies := d.Bodies
+	d.Bodies = nil
+	missing, err := j.PutDesired(ctx, d)
+	if err != nil || len(missing) != 1 || missing[0] != "h" {
+		t.Fatalf("missing bodies: %q, %v", missing, err)
+	}
+	if missing, err = j.PutDesired(ctx, syncproto.Desired{Index: 8, Cluster: "c", Bodies: bodies}); err != nil || len(missing) != 0 {
+		t.Fatalf("missing bodies: %q, %v", missing, err)
+	}
+	late := syncproto.DesiredAlloc{ID: allocID(2), JobHash: "h", JobVersion: 9}
+	if _, err := j.PutDesired(ctx, syncproto.Desired{Index: 9, Run: []syncproto.DesiredAlloc{late}}); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, j)
+	j = mustOpen(t, m.config(path))
+	want, err := j.Desired(ctx)
+	if err != nil || want.Index != 9 || len(want.Allocs) != 3 {
+		t.Fatalf("desired: %+v, %v", want, err)
+	}
+	if a := want.Allocs[allocID(0)]; a.Stop || a.Alloc.Job == nil || a.Alloc.Job.ID != "shop" || a.Mentioned != 7 || a.Alloc.Group() == nil {
+		t.Fatalf("allocation 0: %+v", a)
+	}
+	if a := want.Allocs[allocID(2)]; !a.Stop || a.StopReason != "scaled down" || a.Mentioned != 9 {
+		t.Fatalf("allocation 2 was told to stop: %+v", a)
+	}
+}
+
+func TestRemoveForgetsOnlyWhatEnded(t *testing.T) {
+	ctx := context.Background()
+	j := mustOpen(t, newMachine().config(dbPath(t)))
+	if _, err := j.PutDesired(ctx, delivery(1)); err != nil {
+		t.Fatal(err)
+	}
+	mustRecord(t, j, status(0, fleet.ClientRunning))
+	if err := j.Remove(ctx, allocID(0)); err == nil {
+		t.Fatal("a running allocation was removed")
+	}
+	if err := j.PutHandle(ctx, allocID(0), "k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	mustRecord(t, j, status(0, fleet.ClientComplete))
+	if err := j.Remove(ctx, allocID(0)); err != nil {
+		t.Fatal(err)
+	}
+	want, err := j.Desired(ctx)
+	if _, there := want.Allocs[allocID(0)]; there || err != nil {
+		t.Fatalf("it is still desired (%v)", err)
+	}
+	if h, err := j.Handles(ctx, allocID(0)); len(h) != 0 || err != nil {
+		t.Fatalf("handles: %v, %v", h, err)
+	}
+	if s, ok := j.State(allocID(0)); !ok || !s.Terminal() {
+		t.Fatal("its state is gone: it could be started again")
+	}
+}
+
+func TestOldestStatesOfRemovedAllocationsGo(t *testing.T) {
+	ctx := context.Background()
+	cfg := newMachine().config(dbPath(t))
+	cfg.Paranoid = false
+	j := mustOpen(t, cfg)
+	for i := range 1010 {
+		mustRecord(t, j, status(i, fleet.ClientComplete))
+	}
+	if err := j.Remove(ctx, allocID(1009)); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(j.States()); n != 1000 {
+		t.Fatalf("%d states are kept", n)
+	}
+	if _, ok := j.State(allocID(9)); ok {
+		t.Fatal("an old state was kept before a newer one")
+	}
+}
+
+// How long tasks have been running is known in each life of the agent, and not
+// beyond the boot.
+func TestSinceWhenTasksRun(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	j := mustOpen(t, m.config(path))
+	start := taskEvent(0, "main", fleet.TaskRunning, fleet.TaskStarted)
+	start.TaskState.RunningFor = 10 * time.Second
+	mustRecord(t, j, start, taskEvent(0, "gone", fleet.TaskRunning, fleet.TaskStarted), taskEvent(0, "gone", fleet.TaskDead, fleet.TaskTerminated))
+	m.pass(time.Hour)
+	mustClose(t, j)
+	j = mustOpen(t, m.config(path))
+	if s, _ := j.State(allocID(0)); len(s.Since) != 1 || s.Since["main"] != 50*time.Second {
+		t.Errorf("since: %v", s.Since)
+	}
+	seen := 0
+	err := j.PutLinkAnd(context.Background(), journal.Link{Rejoined: true}, func(states map[fleet.AllocID]journal.State) []fleet.Transition {
+		seen = len(states)
+		return []fleet.Transition{taskEvent(0, "main", fleet.TaskRunning, fleet.TaskReconnected)}
+	}, fleet.Transition{Kind: fleet.TransitionReconnect})
+	if ts := mustReadAll(t, j); err != nil || seen != 1 || len(ts) != 5 || ts[4].Event.Type != fleet.TaskReconnected {
+		t.Errorf("rows behind the link's: %v, %+v", err, ts)
+	}
+	mustClose(t, j)
+	m.reboot(boot2, m.wall)
+	j = mustOpen(t, m.config(path))
+	mustRecord(t, j, status(0, fleet.ClientPending))
+	if s, _ := j.State(allocID(0)); len(s.Since) != 0 {
+		t.Errorf("since, after a boot: %v", s.Since)
+	}
+}
+
+func TestLinkAndItsRowsAreOneCommit(t *testing.T) {
+	ctx := context.Background()
+	m, path := newMachine(), dbPath(t)
+	cfg := m.config(path)
+	fail := errors.New("no")
+	cfg.Step = func(label string) error {
+		if label == journal.StepInsertRow {
+			return fail
+		}
+		return nil
+	}
+	j := mustOpen(t, cfg)
+	away := fleet.Transition{Kind: fleet.TransitionDisconnect}
+	if err := j.PutLink(ctx, journal.Link{Session: 2, Disconnected: true}, away); !errors.Is(err, fail) {
+		t.Fatalf("put link: %v", err)
+	}
+	if l, _ := j.Link(ctx); l.Session != 0 {
+		t.Fatalf("half of it was kept: %+v", l)
+	}
+	if err := j.PutLink(ctx, journal.Link{Session: 3, Hubs: []string{"a:1"}}); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, j)
+	j = mustOpen(t, m.config(path))
+	if l, _ := j.Link(ctx); l.Session != 3 || len(l.Hubs) != 1 {
+		t.Fatalf("link: %+v", l)
+	}
+}

@@ -1,0 +1,58 @@
+package journal
+
+import (
+	"context"
+	"reflect"
+
+	"skerry/fleet"
+)
+
+// Link is what the link remembers between lives of the agent.
+type Link struct {
+	Session      uint64      `cbor:"1,keyasint"`
+	Hubs         []string    `cbor:"2,keyasint,omitempty"`
+	Cluster      string      `cbor:"3,keyasint,omitempty"`
+	Term         uint64      `cbor:"4,keyasint,omitempty"`
+	Index        fleet.Index `cbor:"5,keyasint,omitempty"`
+	NodeHash     []byte      `cbor:"6,keyasint,omitempty"` // description the cluster acknowledged
+	Disconnected bool        `cbor:"7,keyasint,omitempty"`
+	Fenced       string      `cbor:"8,keyasint,omitempty"`  // why a hub refused this machine as a clone; "" where none did
+	WentBack     string      `cbor:"9,keyasint,omitempty"`  // how the cluster fell behind what it had said before; "" where it did not
+	Rejoined     bool        `cbor:"10,keyasint,omitempty"` // back after the cluster had missed it, and not ready yet
+}
+
+// Link returns what PutLink kept; it reads memory only.
+func (j *Journal) Link(context.Context) (Link, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.m.link, nil
+}
+
+// PutLink keeps l, durably where it differs from what is kept, together with the
+// rows that say so.
+func (j *Journal) PutLink(ctx context.Context, l Link, ts ...fleet.Transition) error {
+	return j.PutLinkAnd(ctx, l, nil, ts...)
+}
+
+// PutLinkAnd is PutLink with what more makes of the states behind ts: nothing can
+// happen in between. more must not call the journal.
+func (j *Journal) PutLinkAnd(ctx context.Context, l Link, more func(map[fleet.AllocID]State) []fleet.Transition, ts ...fleet.Transition) error {
+	if err := checkRecordable(ts); err != nil {
+		return err
+	}
+	return j.do(ctx, &op{write: func(b *batch) error {
+		if !reflect.DeepEqual(b.m.link, l) {
+			if err := b.step(StepLink); err != nil {
+				return err
+			}
+			b.m.link = l
+			if err := b.db.putMeta(metaLink, l); err != nil {
+				return err
+			}
+		}
+		if err := b.record(ts); err != nil || more == nil {
+			return err
+		}
+		return b.record(more(b.everyState()))
+	}})
+}

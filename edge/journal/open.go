@@ -1,0 +1,251 @@
+package journal
+
+import (
+	"bytes"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// openSound opens the database and reads what is kept in memory. A damaged one is
+// set aside first, and what can be read of it is carried over.
+func openSound(cfg Config) (*database, memory, error) {
+	if err := finishSwap(cfg.Path); err != nil {
+		return nil, memory{}, err
+	}
+	var db *database
+	var mem memory
+	var err error
+	if cfg.Expected && gone(cfg.Path) {
+		err = damaged("the database is gone")
+	} else {
+		db, mem, err = openChecked(cfg.Path)
+	}
+	if seen := readWitness(cfg.Path); err == nil && seen.Generation == mem.generation && seen.Seq > mem.head.Last {
+		err = errors.Join(damaged("rows went up to %d, %d is the newest", seen.Seq, mem.head.Last), db.close())
+	}
+	if err == nil || !isDamage(err) && !deniesWrites(cfg.Path, err) {
+		return db, mem, diskError(err)
+	}
+	cfg.Log.Error("journal is damaged and is set aside", "path", cfg.Path, "error", err)
+	if err := quarantine(cfg, err); err != nil {
+		return nil, memory{}, fmt.Errorf("set a damaged database aside: %w", diskError(err))
+	}
+	db, mem, err = openChecked(cfg.Path)
+	return db, mem, diskError(err)
+}
+
+// gone reports that nothing is left of a database.
+func gone(path string) bool {
+	for _, p := range []string{path, path + suffixWAL} {
+		if info, err := os.Stat(p); err == nil && info.Size() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// openChecked opens a database, checks it, and loads it.
+func openChecked(path string) (*database, memory, error) {
+	db, err := openDatabase(path)
+	if err != nil {
+		return nil, memory{}, err
+	}
+	mem, err := load(db)
+	if err == nil {
+		err = db.checkWritable()
+	}
+	if err != nil {
+		return nil, memory{}, errors.Join(err, db.close())
+	}
+	return db, mem, nil
+}
+
+// checkWritable makes sure that the database takes writes.
+func (d *database) checkWritable() error {
+	return d.exec("DELETE FROM meta WHERE key = ''") // changes nothing, but has to be allowed
+}
+
+// deniesWrites reports a database that refuses to be written while its file may
+// be: its header is damaged.
+func deniesWrites(path string, err error) bool {
+	if _, extended := sqliteCode(err); extended != sqliteReadOnly {
+		return false
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	return f.Close() == nil
+}
+
+// load checks what is damaged most easily (the pages, and the chain of rows that
+// are not acknowledged), and reads what is kept in memory.
+func load(db *database) (memory, error) {
+	mem := memory{states: map[fleet.AllocID]State{}}
+	mem.mark.AckAge = -1
+	if err := db.checkPages(); err != nil {
+		return mem, err
+	}
+	for key, into := range map[string]any{metaMark: &mem.mark, metaLink: &mem.link, metaQuarantined: &mem.quarantined, metaLost: &mem.missing} {
+		if err := db.meta(key, into); err != nil {
+			return mem, err
+		}
+	}
+	if err := db.loadStates(mem.states); err != nil {
+		return mem, err
+	}
+	if _, err := db.desired(); err != nil {
+		return mem, err
+	}
+	return mem, db.loadRows(&mem)
+}
+
+// checkPages is SQLite's own check of a database's structure.
+func (d *database) checkPages() error {
+	var found []string
+	err := d.each("PRAGMA quick_check(10)", nil, func(rows *sql.Rows) (bool, error) {
+		var line string
+		err := rows.Scan(&line)
+		found = append(found, line)
+		return true, err
+	})
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 || found[0] != "ok" {
+		return damaged("%s", strings.Join(found, "; "))
+	}
+	return nil
+}
+
+func (d *database) loadStates(into map[fleet.AllocID]State) error {
+	return d.each("SELECT alloc, body FROM states", nil, func(rows *sql.Rows) (bool, error) {
+		var id string
+		var body []byte
+		if err := rows.Scan(&id, &body); err != nil {
+			return false, err
+		}
+		s, err := decodeState(body)
+		if err != nil {
+			return false, damaged("the state of %s: %v", id, err)
+		}
+		into[fleet.AllocID(id)] = s
+		return true, nil
+	})
+}
+
+// loadRows finds the head, checks the chain of what is not acknowledged, and
+// takes the time of the newest row over where it is newer than the mark's.
+func (d *database) loadRows(mem *memory) error {
+	var b base
+	if err := d.meta(metaBase, &b); err != nil {
+		return err
+	}
+	mem.head = Head{First: b.Seq + 1, Last: b.Seq, ChainHash: b.Hash}
+	mem.generation = b.Generation
+	if err := d.checkNumbers(mem); err != nil {
+		return err
+	}
+	from := max(mem.head.First, mem.mark.Acknowledged+1)
+	if from > mem.head.Last+1 {
+		return damaged("row %d was acknowledged, %d is the newest", mem.mark.Acknowledged, mem.head.Last)
+	}
+	prev, err := d.hashAt(from - 1)
+	if err != nil {
+		return err
+	}
+	var last row
+	err = d.eachRow(from, func(r row) (bool, error) {
+		if !bytes.Equal(r.hash, syncproto.ChainHash(prev, r.body)) {
+			return false, damaged("row %d does not fit the chain", r.seq)
+		}
+		prev, last = r.hash, r
+		return true, nil
+	})
+	if err != nil {
+		return err
+	}
+	mem.head.ChainHash = prev
+	if last.seq == 0 {
+		return nil
+	}
+	if err := d.findUrgent(mem, from); err != nil {
+		return err
+	}
+	t, err := syncproto.DecodeRow(last.body)
+	if err != nil {
+		return damaged("row %d: %v", last.seq, err)
+	}
+	if last.age > int64(mem.mark.Age) {
+		mem.mark.BootID, mem.mark.Mono, mem.mark.Age = t.BootID, t.Mono, time.Duration(last.age)
+	}
+	return nil
+}
+
+// checkNumbers reads count, bytes and bounds of the rows: there are no holes.
+func (d *database) checkNumbers(mem *memory) error {
+	var n, size int64
+	var low, high sql.NullInt64
+	err := d.queryRow("SELECT count(*), coalesce(sum(length(body)), 0), min(seq), max(seq) FROM rows").Scan(&n, &size, &low, &high)
+	if err != nil || n == 0 {
+		return err
+	}
+	first := fleet.Seq(low.Int64)
+	if first != mem.head.First || high.Int64-low.Int64+1 != n {
+		return damaged("%d rows from %d to %d, and %d should be the first", n, low.Int64, high.Int64, mem.head.First)
+	}
+	mem.head.Last = fleet.Seq(high.Int64)
+	mem.bytes = size + n*rowOverhead
+	return nil
+}
+
+// findUrgent finds the newest urgent row that is not acknowledged.
+func (d *database) findUrgent(mem *memory, from fleet.Seq) error {
+	return d.each("SELECT body FROM rows WHERE seq >= ? ORDER BY seq DESC", []any{int64(from)}, func(rows *sql.Rows) (bool, error) {
+		var body []byte
+		if err := rows.Scan(&body); err != nil {
+			return false, err
+		}
+		t, err := syncproto.DecodeRow(body)
+		if err != nil {
+			return false, damaged("a row that is not acknowledged: %v", err)
+		}
+		if t.Urgent() {
+			mem.head.Urgent = t.Seq
+		}
+		return !t.Urgent(), nil
+	})
+}
+
+// check looks at everything: pages, and the chain from the base to the head.
+func (d *database) check() error {
+	if err := d.checkPages(); err != nil {
+		return err
+	}
+	var b base
+	if err := d.meta(metaBase, &b); err != nil {
+		return err
+	}
+	prev, next := b.Hash, b.Seq+1
+	return d.eachRow(0, func(r row) (bool, error) {
+		t, err := syncproto.DecodeRow(r.body)
+		if err != nil || t.Seq != r.seq {
+			return false, damaged("row %d says that it is row %d (%v)", r.seq, t.Seq, err)
+		}
+		if r.seq != next {
+			return false, damaged("row %d comes where row %d should", r.seq, next)
+		}
+		if !bytes.Equal(r.hash, syncproto.ChainHash(prev, r.body)) {
+			return false, damaged("row %d does not fit the chain", r.seq)
+		}
+		prev, next = r.hash, next+1
+		return true, nil
+	})
+}

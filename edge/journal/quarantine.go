@@ -1,0 +1,306 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// Quarantine is a damaged database that was set aside.
+type Quarantine struct {
+	Path     string    `cbor:"1,keyasint"` // where it is kept
+	Reason   string    `cbor:"2,keyasint"` // what is wrong with it
+	Found    time.Time `cbor:"3,keyasint"` // by the edge's clock
+	Salvaged int       `cbor:"4,keyasint"` // rows that were carried over
+	Lost     int       `cbor:"5,keyasint"` // rows known to be lost: a gap row stands for each
+	// EndUnknown says that it is not known how far the rows went: more may be lost.
+	EndUnknown bool `cbor:"6,keyasint,omitempty"`
+}
+
+// Suffixes of what lies beside a database while it is set aside. Only a whole
+// new database is given the name .new by a rename, so one that is found while
+// the database itself is gone can be moved into its place.
+const (
+	suffixNew   = ".new"
+	suffixBuild = ".build"
+	suffixWork  = ".work"
+	suffixWAL   = "-wal"
+)
+
+// quarantine keeps a copy of the damaged database, builds a new one from what can
+// be read, and puts that in its place. It may be cut short at any point and done
+// again.
+func quarantine(cfg Config, reason error) error {
+	if err := cfg.Step(StepQuarantine); err != nil {
+		return err
+	}
+	kept, err := keepCopy(cfg.Path)
+	if err != nil {
+		return err
+	}
+	if err := removeDatabase(cfg.Path + suffixWork); err != nil {
+		return err
+	}
+	if err := copyDatabase(cfg.Path, cfg.Path+suffixWork); err != nil {
+		return err
+	}
+	s := salvage(cfg.Path + suffixWork)
+	if err := cfg.Step(StepSalvage); err != nil {
+		return err
+	}
+	q := Quarantine{Path: kept, Reason: shortReason(reason.Error()), Found: cfg.Now().UTC(), Salvaged: len(s.rows)}
+	if err := build(cfg, s, q); err != nil {
+		return err
+	}
+	if err := cfg.Step(StepSwap); err != nil {
+		return err
+	}
+	if err := removeDatabase(cfg.Path + suffixWork); err != nil {
+		return err
+	}
+	if err := os.Remove(cfg.Path); err != nil {
+		return err
+	}
+	return finishSwap(cfg.Path)
+}
+
+// finishSwap moves a new database into the place of one that is gone.
+func finishSwap(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if _, err := os.Stat(path + suffixNew); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// The log of the old database must not be taken for one of the new.
+	if err := removeDatabase(path); err != nil {
+		return err
+	}
+	if err := os.Rename(path+suffixNew, path); err != nil {
+		return err
+	}
+	return syncDir(path)
+}
+
+// keepCopy copies the damaged database to the next free PATH.damaged-N.
+func keepCopy(path string) (kept string, err error) {
+	for number := 1; ; number++ {
+		kept = fmt.Sprintf("%s.damaged-%d", path, number)
+		if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
+			break
+		} else if err != nil {
+			return "", err
+		}
+	}
+	return kept, copyDatabase(path, kept)
+}
+
+// copyDatabase copies a database and its log, the database last: where that is
+// there, so is the log. Of a database that is gone an empty one is made.
+func copyDatabase(from, to string) error {
+	if _, err := os.Stat(from + suffixWAL); err == nil {
+		if err := copyFile(from+suffixWAL, to+suffixWAL); err != nil {
+			return err
+		}
+	}
+	return copyFile(from, to)
+}
+
+// copyBlock is how much is given up where a disk cannot read: a page.
+const copyBlock = 4096
+
+// copyFile copies what can be read; zeros take the place of the rest.
+func copyFile(from, to string) error {
+	in, err := os.OpenFile(from, os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	block := make([]byte, copyBlock)
+	for at := int64(0); at < info.Size() && err == nil; at += copyBlock {
+		part := block[:min(copyBlock, info.Size()-at)]
+		if _, unreadable := in.ReadAt(part, at); unreadable != nil {
+			clear(part)
+		}
+		_, err = out.Write(part)
+	}
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// removeDatabase removes a database with its log and index.
+func removeDatabase(path string) error {
+	var errs []error
+	for _, suffix := range []string{"", suffixWAL, "-shm", "-journal"} {
+		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// syncDir makes a rename durable.
+func syncDir(path string) error {
+	d, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	// Some file systems cannot sync a folder; they order a rename themselves.
+	_ = d.Sync()
+	return d.Close()
+}
+
+// build writes a new database from what was salvaged, under the name that says
+// that it is whole.
+func build(cfg Config, s salvaged, q Quarantine) error {
+	path := cfg.Path + suffixBuild
+	if err := errors.Join(removeDatabase(path), removeDatabase(cfg.Path+suffixNew)); err != nil {
+		return err
+	}
+	db, err := openDatabase(path)
+	if err != nil {
+		return err
+	}
+	err = db.begin()
+	if err == nil {
+		err = db.refill(s, q, readWitness(cfg.Path))
+	}
+	if err == nil {
+		err = db.commit()
+	}
+	if err := errors.Join(err, db.close()); err != nil {
+		return err
+	}
+	return os.Rename(path, cfg.Path+suffixNew)
+}
+
+func (d *database) refill(s salvaged, q Quarantine, seen witness) error {
+	chained, start, holes, intact := rechain(s)
+	last := start.Seq + fleet.Seq(len(chained))
+	known := s.base != nil && seen.Generation == s.base.Generation || s.base == nil && seen.Seq > 0
+	missing := lost{Reason: q.Reason, From: last + 1}
+	switch {
+	case intact && s.whole && known && seen.Seq <= last && s.missing.Reason == "":
+		missing = lost{}
+	case s.missing.Reason != "" && s.missing.From <= last: // for the second time, with no hub in between
+		missing.From = s.missing.From
+		q.EndUnknown = true
+	case known:
+		missing.To = max(seen.Seq, last)
+	default:
+		q.EndUnknown = true
+	}
+	q.Lost = holes
+	if missing.To > last {
+		q.Lost += int(min(missing.To-last, math.MaxInt32))
+	}
+	start.Generation = max(start.Generation, seen.Generation) + 1
+	s.mark.Acknowledged = min(max(s.mark.Acknowledged, start.Seq), last)
+	s.last.Index = 0 // so that the hub names everything again
+	for _, r := range chained {
+		if err := d.putRow(r); err != nil {
+			return err
+		}
+		if t, err := syncproto.DecodeRow(r.body); err == nil && t.Alloc != "" && t.Seq > s.states[t.Alloc].Seq {
+			s.states[t.Alloc] = s.states[t.Alloc].after(t)
+		}
+	}
+	for id, state := range s.states {
+		state.Seq = min(state.Seq, last)
+		s.states[id] = state
+	}
+	for key, value := range map[string]any{
+		metaBase: start, metaMark: s.mark, metaLink: s.link, metaDesired: s.last, metaLost: missing,
+		metaQuarantined: append(s.past, q),
+	} {
+		if err := d.putMeta(key, value); err != nil {
+			return err
+		}
+	}
+	if err := d.putStates(s.states); err != nil {
+		return err
+	}
+	return d.refillTables(s)
+}
+
+func (d *database) refillTables(s salvaged) error {
+	for hash, job := range s.bodies {
+		if err := d.exec("INSERT INTO bodies (hash, job) VALUES (?, ?)", hash, job); err != nil {
+			return err
+		}
+	}
+	for _, r := range s.desired { // from either end: some may be there twice
+		if err := d.exec("INSERT OR REPLACE INTO desired (alloc, body, job, stop, reason, mentioned) VALUES (?, ?, ?, ?, ?, ?)",
+			r.alloc, r.body, r.job, r.stop, r.reason, r.mentioned); err != nil {
+			return err
+		}
+	}
+	for _, h := range s.handles {
+		if err := d.exec("INSERT OR REPLACE INTO handles (alloc, key, handle) VALUES (?, ?, ?)", h.alloc, h.key, h.handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rechain makes a chain without holes of the rows that were salvaged: a gap row
+// takes the place of each lost one, so that the others keep their numbers. intact
+// says that none is lost between the base and the newest, and that no hash changed.
+func rechain(s salvaged) (chained []row, start base, holes int, intact bool) {
+	switch {
+	case s.base != nil && (len(s.rows) == 0 || s.rows[0].seq > s.base.Seq && s.rows[0].seq-s.base.Seq <= maxHole):
+		start, intact = *s.base, true
+	case len(s.rows) > 0:
+		start.Seq = s.rows[0].seq - 1
+	default:
+		start.Seq = s.mark.Acknowledged
+	}
+	prev, next := start.Hash, start.Seq+1
+	for _, r := range s.rows {
+		for ; next < r.seq; next++ {
+			gap := gapRow(next, r)
+			prev = syncproto.ChainHash(prev, gap.body)
+			gap.hash = prev
+			chained = append(chained, gap)
+			holes++
+		}
+		prev = syncproto.ChainHash(prev, r.body)
+		intact = intact && holes == 0 && bytes.Equal(prev, r.hash)
+		r.hash = prev
+		chained = append(chained, r)
+		next++
+	}
+	return chained, start, holes, intact
+}
+
+// damageMessage is what the row says that stands for a lost one.
+const damageMessage = "the journal was damaged"
+
+// gapRow stands for a row that was lost; what is known of the time is taken from
+// the next one.
+func gapRow(seq fleet.Seq, next row) row {
+	t := fleet.Transition{Seq: seq, Kind: fleet.TransitionGap, Dropped: 1, Message: damageMessage}
+	if n, err := syncproto.DecodeRow(next.body); err == nil {
+		t.BootID, t.Mono, t.Wall = n.BootID, n.Mono, n.Wall
+	}
+	body, err := syncproto.EncodeRow(t)
+	if err != nil {
+		panic(fmt.Sprintf("encode a gap row: %v", err)) // of constants and of what was encoded before
+	}
+	return row{seq: seq, age: next.age, body: body}
+}

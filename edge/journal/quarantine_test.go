@@ -1,0 +1,285 @@
+package journal_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"skerry/edge/journal"
+	"skerry/fleet"
+)
+
+// mustFill makes a database with n rows, the first acked of them acknowledged,
+// and closes it.
+func mustFill(t testing.TB, cfg journal.Config, n int, acked fleet.Seq) {
+	t.Helper()
+	ctx := context.Background()
+	j := mustOpen(t, cfg)
+	if _, err := j.PutDesired(ctx, delivery(4)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		tr := status(i%2, fleet.ClientRunning)
+		tr.ClientDescription = fmt.Sprint("row ", i)
+		mustRecord(t, j, tr)
+	}
+	if err := j.Acknowledge(ctx, acked); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.PutLink(ctx, journal.Link{Session: 12}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.PutHandle(ctx, allocID(0), "t", []byte("handle")); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, j)
+}
+
+// mustAlter runs SQL on a database that nobody has open.
+func mustAlter(t testing.TB, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustRead(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func mustWrite(t testing.TB, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustQuarantine(t testing.TB, j *journal.Journal) journal.Quarantine {
+	t.Helper()
+	q := j.Quarantined()
+	if len(q) != 1 {
+		t.Fatalf("quarantined: %+v", q)
+	}
+	if _, err := os.Stat(q[0].Path); err != nil {
+		t.Fatalf("the damaged database is not kept: %v", err)
+	}
+	t.Logf("quarantined: %+v", q[0])
+	return q[0]
+}
+
+func TestAlteredRowBecomesAGap(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 20, 5)
+	mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 12")
+	j := mustOpen(t, m.config(path))
+	q := mustQuarantine(t, j)
+	if q.Lost != 1 || q.Salvaged != 19 || q.EndUnknown || j.Head().Lost == "" {
+		t.Fatalf("quarantined: %+v", q)
+	}
+	ts := mustReadAll(t, j)
+	if len(ts) != 20 || ts[11].Kind != fleet.TransitionGap || ts[11].Dropped != 1 || ts[12].ClientDescription != "row 12" {
+		t.Fatalf("rows: %+v", ts)
+	}
+	want, err := j.Desired(context.Background())
+	if err != nil || want.Index != 0 || len(want.Allocs) != 3 || want.Allocs[allocID(0)].Alloc.Job == nil {
+		t.Fatalf("desired: %+v, %v", want, err)
+	}
+	if l, _ := j.Link(context.Background()); l.Session != 12 {
+		t.Fatalf("link: %+v", l)
+	}
+	if h, _ := j.Handles(context.Background(), allocID(0)); string(h["t"]) != "handle" {
+		t.Fatalf("handles: %v", h)
+	}
+	mustRecord(t, j, status(0, fleet.ClientComplete))
+	mustClose(t, j)
+	j = mustOpen(t, m.config(path))
+	mustQuarantine(t, j) // no second time
+	mustReadAll(t, j)
+}
+
+func TestAlteredHashIsMended(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 20, 5)
+	mustAlter(t, path, "UPDATE rows SET hash = zeroblob(16) WHERE seq = 12")
+	j := mustOpen(t, m.config(path))
+	if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 20 || j.Head().Lost != "" {
+		t.Fatalf("quarantined: %+v, head %+v", q, j.Head())
+	}
+	if ts := mustReadAll(t, j); len(ts) != 20 || ts[11].ClientDescription != "row 11" {
+		t.Fatalf("rows: %+v", ts)
+	}
+}
+
+func TestLostStateIsRebuiltFromRows(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 20, 5)
+	mustAlter(t, path, "UPDATE states SET body = zeroblob(9)")
+	j := mustOpen(t, m.config(path))
+	mustQuarantine(t, j)
+	if s, ok := j.State(allocID(1)); !ok || s.ClientStatus != fleet.ClientRunning || s.Seq != 20 {
+		t.Fatalf("state: %+v", s)
+	}
+}
+
+func TestDatabaseThatIsNoDatabase(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 20, 5)
+	mustWrite(t, path, bytes.Repeat([]byte("flash "), 5000))
+	cfg := m.config(path)
+	cfg.Expected = true
+	j := mustOpen(t, cfg)
+	q := mustQuarantine(t, j)
+	if h := j.Head(); q.EndUnknown || q.Lost != 20 || h.Lost == "" || h.Last != 0 {
+		t.Fatalf("head: %+v of %+v", h, q)
+	}
+	mustRecord(t, j, status(1, fleet.ClientRunning))
+	mustReadAll(t, j)
+	mustClose(t, j)
+	for _, f := range []string{path, path + "-wal", path + ".seen"} {
+		if err := os.RemoveAll(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j = mustOpen(t, cfg)
+	q = j.Quarantined()[0]
+	if h := j.Head(); !q.EndUnknown || h.Lost == "" {
+		t.Fatalf("head: %+v of %+v", h, q)
+	}
+}
+
+func TestTruncatedDatabaseOpens(t *testing.T) {
+	m := newMachine()
+	src := dbPath(t)
+	mustFill(t, m.config(src), 400, 5)
+	whole := mustRead(t, src)
+	for pages := 1; pages*4096 < len(whole); pages++ {
+		path := dbPath(t)
+		mustWrite(t, path, whole[:pages*4096-100])
+		j := mustOpen(t, m.config(path))
+		mustQuarantine(t, j)
+		mustRecord(t, j, status(1, fleet.ClientComplete))
+		mustReadAll(t, j)
+		mustClose(t, j)
+	}
+}
+
+// A quarantine may be cut short at each of its steps, and is then done again.
+func TestQuarantineCutShort(t *testing.T) {
+	for _, label := range []string{journal.StepQuarantine, journal.StepSalvage, journal.StepSwap} {
+		t.Run(label, func(t *testing.T) {
+			m, path := newMachine(), dbPath(t)
+			mustFill(t, m.config(path), 20, 5)
+			mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 12")
+			cfg := m.config(path)
+			cfg.Step = func(l string) error {
+				if l == label {
+					return errStep
+				}
+				return nil
+			}
+			if j, err := journal.Open(cfg); err == nil {
+				j.Close()
+				t.Fatal("the step did not fail")
+			}
+			j := mustOpen(t, m.config(path))
+			if ts := mustReadAll(t, j); len(ts) != 20 {
+				t.Fatalf("%d rows", len(ts))
+			}
+		})
+	}
+}
+
+// Between removing the damaged database and naming the new one the process may
+// die: the log of the old one must not be applied to the new.
+func TestSwapIsFinished(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 20, 5)
+	if err := os.Rename(path, path+".new"); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, path+"-wal", bytes.Repeat([]byte("old"), 5000))
+	j := mustOpen(t, m.config(path))
+	if ts := mustReadAll(t, j); len(ts) != 20 || len(j.Quarantined()) != 0 {
+		t.Fatalf("%d rows, quarantined %v", len(ts), j.Quarantined())
+	}
+}
+
+func TestNewerDatabaseIsLeftAlone(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 3, 0)
+	mustAlter(t, path, "PRAGMA user_version = 2")
+	before := mustRead(t, path)
+	_, err := journal.Open(m.config(path))
+	if fleet.CodeOf(err) != fleet.CodeVersion {
+		t.Fatalf("open: %v", err)
+	}
+	if !bytes.Equal(before, mustRead(t, path)) {
+		t.Fatal("it was changed")
+	}
+	if left, _ := filepath.Glob(path + ".damaged*"); len(left) != 0 {
+		t.Fatal("it was taken for damaged")
+	}
+}
+
+func TestDirectoryThatIsNotThere(t *testing.T) {
+	m := newMachine()
+	_, err := journal.Open(m.config(filepath.Join(t.TempDir(), "gone", "journal.db")))
+	if fleet.CodeOf(err) != fleet.CodeForbidden {
+		t.Fatalf("open: %v", err)
+	}
+}
+
+// Whatever happens to a database's bytes, the journal opens, keeps a sound chain,
+// and takes rows.
+func FuzzDamagedDatabase(f *testing.F) {
+	m := newMachine()
+	src := filepath.Join(f.TempDir(), "journal.db")
+	mustFill(f, m.config(src), 60, 5)
+	whole := mustRead(f, src)
+	f.Add(uint32(0), []byte{0})
+	f.Add(uint32(18), []byte{9, 9})
+	f.Add(uint32(4096), bytes.Repeat([]byte{0xff}, 512))
+	f.Add(uint32(5*4096), bytes.Repeat([]byte{0}, 4096))
+	f.Add(uint32(3*4096+4000), []byte("\x82\x00garbage"))
+	f.Fuzz(func(t *testing.T, at uint32, damage []byte) {
+		b := bytes.Clone(whole)
+		copy(b[int(at)%len(b):], damage)
+		path := dbPath(t)
+		mustWrite(t, path, b)
+		j, err := journal.Open(m.config(path))
+		if err != nil {
+			if fleet.CodeOf(err) == fleet.CodeVersion {
+				return // the damage made it look newer
+			}
+			t.Fatalf("open: %v", err)
+		}
+		defer j.Close()
+		mustRecord(t, j, status(1, fleet.ClientComplete))
+		mustReadAll(t, j)
+	})
+}
+
+func FuzzDecodeState(f *testing.F) {
+	f.Add([]byte{0xa0})
+	f.Add([]byte("\xa2\x01\x67running\x04\x61b"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := journal.DecodeState(b)
+		if err == nil && s.BootID == "" {
+			t.Fatal("a state without a boot id was taken")
+		}
+	})
+}

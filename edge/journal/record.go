@@ -1,0 +1,237 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// rowOverhead is what a row takes beside its body, roughly: keys, hash, page.
+const rowOverhead = 48
+
+// Record appends transitions, in order, and returns when they are durable. It
+// fills in Seq, BootID, Mono and Wall. After an error of the disk nothing of ts
+// is in the journal, unless the very commit failed to report; after one of the
+// context it may be.
+func (j *Journal) Record(ctx context.Context, ts ...fleet.Transition) error {
+	if len(ts) == 0 {
+		return nil
+	}
+	if err := checkRecordable(ts); err != nil {
+		return err
+	}
+	return j.do(ctx, &op{write: func(b *batch) error { return b.record(ts) }})
+}
+
+// checkRecordable refuses what could not be encoded, before it shares a batch
+// with others.
+func checkRecordable(ts []fleet.Transition) error {
+	for _, t := range ts {
+		if _, err := syncproto.EncodeRow(t); err != nil {
+			return fmt.Errorf("record a transition of kind %q: %w", t.Kind, err)
+		}
+	}
+	return nil
+}
+
+// record appends ts, or counts those that the bound leaves no room for.
+func (b *batch) record(ts []fleet.Transition) error {
+	for i := range ts {
+		t := ts[i]
+		t.BootID, t.Mono, t.Wall = b.j.cfg.BootID, b.j.clock.mono(), b.j.cfg.Now().UnixNano()
+		if t.Droppable() && b.full() {
+			b.m.mark.Dropped++
+			b.m.mark.DroppedEver++
+			b.marked = true
+			t.Seq = b.m.head.Last
+			b.fold(t)
+			continue
+		}
+		if n := b.m.mark.Dropped; n > 0 {
+			gap := fleet.Transition{BootID: t.BootID, Mono: t.Mono, Wall: t.Wall, Kind: fleet.TransitionGap, Dropped: n}
+			if err := b.insert(gap); err != nil {
+				return err
+			}
+			b.m.mark.Dropped = 0
+			b.marked = true
+		}
+		if err := b.insert(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// full reports whether the room for what may be dropped is used up.
+func (b *batch) full() bool { return b.m.bytes >= b.j.cfg.MaxBytes/4*3 }
+
+// insert gives a transition the next number.
+func (b *batch) insert(t fleet.Transition) error {
+	if err := b.step(StepInsertRow); err != nil {
+		return err
+	}
+	if err := b.append(t, int64(b.j.clock.age())); err != nil {
+		return err
+	}
+	t.Seq = b.m.head.Last
+	b.fold(t)
+	return nil
+}
+
+// append writes a transition behind the newest row.
+func (b *batch) append(t fleet.Transition, age int64) error {
+	t.Seq = b.m.head.Last + 1
+	body, err := syncproto.EncodeRow(t)
+	if err != nil {
+		return fmt.Errorf("encode row %d: %w", t.Seq, err)
+	}
+	hash := syncproto.ChainHash(b.m.head.ChainHash, body)
+	if err := b.db.putRow(row{seq: t.Seq, age: age, hash: hash, body: body}); err != nil {
+		return err
+	}
+	b.m.head.Last, b.m.head.ChainHash = t.Seq, hash
+	if t.Urgent() {
+		b.m.head.Urgent = t.Seq
+	}
+	b.m.bytes += int64(len(body)) + rowOverhead
+	return nil
+}
+
+// fold brings the state of a transition's allocation up to date.
+func (b *batch) fold(t fleet.Transition) {
+	if t.Alloc != "" {
+		b.states[t.Alloc] = b.state(t.Alloc).after(t)
+	}
+}
+
+// row is a row as it is stored.
+type row struct {
+	seq  fleet.Seq
+	age  int64 // of the journal, ns
+	hash []byte
+	body []byte
+}
+
+func (d *database) putRow(r row) error {
+	_, err := d.stmtRow.ExecContext(background, int64(r.seq), r.age, r.hash, r.body)
+	return err
+}
+
+// eachRow calls visit for the rows from number from on, in order.
+func (d *database) eachRow(from fleet.Seq, visit func(row) (more bool, err error)) error {
+	return d.each("SELECT seq, age, hash, body FROM rows WHERE seq >= ? ORDER BY seq", []any{int64(from)},
+		func(rows *sql.Rows) (bool, error) {
+			var r row
+			var seq int64
+			if err := rows.Scan(&seq, &r.age, &r.hash, &r.body); err != nil {
+				return false, err
+			}
+			r.seq = fleet.Seq(seq)
+			return visit(r)
+		})
+}
+
+// Rows returns encoded rows from number from on, in order, at most maxRows and
+// maxBytes of them (always at least one where there is one), and the chain hash
+// before the first. first is greater than from where older rows are no longer
+// held.
+func (j *Journal) Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error) {
+	var page struct { // the writer's, until it has answered
+		first fleet.Seq
+		prev  []byte
+		rows  [][]byte
+	}
+	err = j.do(ctx, &op{read: func(d *database) (err error) {
+		page.first, page.prev, page.rows, err = j.rows(d, from, maxRows, maxBytes)
+		return err
+	}})
+	if err != nil {
+		return 0, nil, nil, fmt.Errorf("read rows from %d on: %w", from, err)
+	}
+	return page.first, page.prev, page.rows, nil
+}
+
+func (j *Journal) rows(d *database, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error) {
+	first = max(from, j.m.head.First)
+	if first > j.m.head.Last {
+		return first, j.m.head.ChainHash, nil, nil
+	}
+	if prev, err = d.hashAt(first - 1); err != nil {
+		return 0, nil, nil, err
+	}
+	size := 0
+	err = d.eachRow(first, func(r row) (bool, error) {
+		if len(rows) > 0 && (len(rows) >= maxRows || size+len(r.body) > maxBytes) {
+			return false, nil
+		}
+		rows = append(rows, r.body)
+		size += len(r.body)
+		return true, nil
+	})
+	return first, prev, rows, err
+}
+
+// hashAt returns the chain hash at a row that is held, or at the base.
+func (d *database) hashAt(seq fleet.Seq) ([]byte, error) {
+	var base base
+	if err := d.meta(metaBase, &base); err != nil {
+		return nil, err
+	}
+	if seq == base.Seq {
+		return base.Hash, nil
+	}
+	var hash []byte
+	if err := d.queryRow("SELECT hash FROM rows WHERE seq = ?", int64(seq)).Scan(&hash); err != nil {
+		return nil, fmt.Errorf("read the chain hash at row %d: %w", seq, err)
+	}
+	return hash, nil
+}
+
+// Acknowledge notes that the cluster has applied rows up to seq. It counts at
+// once and reaches the disk with a later commit: the hub says it again at every
+// session.
+func (j *Journal) Acknowledge(_ context.Context, seq fleet.Seq) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if seq = min(seq, j.m.head.Last); seq > j.live.acknowledged {
+		j.live.acknowledged = seq
+		j.live.dirty = true
+	}
+	return nil
+}
+
+// historyPage bounds how many rows one read of History takes, so that nobody who
+// records waits long for it.
+const historyPage = 2000
+
+// History returns an allocation's rows that are still held, in order; all rows
+// for "".
+func (j *Journal) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
+	var ts []fleet.Transition
+	for next := j.Head().First; ; {
+		n := 0
+		err := j.do(ctx, &op{read: func(d *database) error {
+			return d.eachRow(next, func(r row) (bool, error) {
+				t, err := syncproto.DecodeRow(r.body)
+				if err != nil {
+					return false, damaged("row %d: %v", r.seq, err)
+				}
+				if alloc == "" || t.Alloc == alloc {
+					ts = append(ts, t)
+				}
+				n++
+				next = r.seq + 1
+				return n < historyPage, nil
+			})
+		}})
+		if err != nil {
+			return nil, fmt.Errorf("read the history of %q: %w", alloc, err)
+		}
+		if n < historyPage {
+			return ts, nil
+		}
+	}
+}

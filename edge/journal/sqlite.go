@@ -1,0 +1,286 @@
+package journal
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"slices"
+
+	"modernc.org/sqlite"
+
+	"skerry/fleet"
+)
+
+// schemaVersion is what PRAGMA user_version says of a database of this release.
+const schemaVersion = 1
+
+// migrations[n] brings a database from version n to n+1. They never change once
+// released; testdata holds a database of each version.
+var migrations = []string{`
+CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE rows (seq INTEGER PRIMARY KEY, age INTEGER NOT NULL, hash BLOB NOT NULL, body BLOB NOT NULL);
+CREATE TABLE states (alloc TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE desired (alloc TEXT PRIMARY KEY, body BLOB NOT NULL, job TEXT NOT NULL,
+	stop INTEGER NOT NULL, reason TEXT NOT NULL, mentioned INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE bodies (hash TEXT PRIMARY KEY, job BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE handles (alloc TEXT NOT NULL, key TEXT NOT NULL, handle BLOB NOT NULL, PRIMARY KEY (alloc, key)) WITHOUT ROWID;
+`}
+
+// Keys of the meta table.
+const (
+	metaMark        = "mark"
+	metaBase        = "base"
+	metaLink        = "link"
+	metaDesired     = "desired"
+	metaQuarantined = "quarantined"
+	metaLost        = "lost"
+)
+
+// pragmas of a connection. The exclusive lock keeps the index of the write-ahead
+// log in memory, which spares the flash its shared-memory file.
+var pragmas = []string{
+	"locking_mode=EXCLUSIVE",
+	"journal_mode=WAL",
+	"synchronous=FULL",
+	"wal_autocheckpoint=0", // the writer does it
+	"cache_size=-512",      // KiB
+	"temp_store=MEMORY",
+	"mmap_size=0",
+}
+
+// database is one connection to SQLite, for one goroutine.
+type database struct {
+	pool *sql.DB
+	conn *sql.Conn
+	// Statements of the way that every transition goes.
+	stmtBegin, stmtCommit, stmtRow, stmtState, stmtMeta *sql.Stmt
+}
+
+var background = context.Background() // a statement of the journal is never interrupted
+
+// openDatabase opens or makes the database at path and brings it to this
+// release's version.
+func openDatabase(path string) (*database, error) {
+	d, err := connect(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.migrate(); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	if err := d.prepare(); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+// connect opens a database as it is.
+func connect(path string) (*database, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(abs)}).String()
+	pool, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	pool.SetMaxOpenConns(1)
+	d := &database{pool: pool}
+	if d.conn, err = pool.Conn(background); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	for _, p := range pragmas {
+		if err := d.exec("PRAGMA " + p); err != nil {
+			return nil, errors.Join(fmt.Errorf("set %s: %w", p, err), d.close())
+		}
+	}
+	return d, nil
+}
+
+func (d *database) prepare() error {
+	for _, s := range []struct {
+		into **sql.Stmt
+		text string
+	}{
+		{&d.stmtBegin, "BEGIN IMMEDIATE"},
+		{&d.stmtCommit, "COMMIT"},
+		{&d.stmtRow, "INSERT INTO rows (seq, age, hash, body) VALUES (?, ?, ?, ?)"},
+		{&d.stmtState, "INSERT OR REPLACE INTO states (alloc, body) VALUES (?, ?)"},
+		{&d.stmtMeta, "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"},
+	} {
+		var err error
+		if *s.into, err = d.conn.PrepareContext(background, s.text); err != nil {
+			return fmt.Errorf("prepare %q: %w", s.text, err)
+		}
+	}
+	return nil
+}
+
+func (d *database) migrate() error {
+	var version int
+	if err := d.queryRow("PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	if version > schemaVersion {
+		return fleet.Errorf(fleet.CodeVersion, "the data directory is of a newer version (%d, this release knows %d)", version, schemaVersion).
+			WithHint("run the release that wrote it, or a newer one")
+	}
+	for ; version < schemaVersion; version++ {
+		script := fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA user_version = %d; COMMIT", migrations[version], version+1)
+		if err := d.exec(script); err != nil {
+			d.rollback()
+			return fmt.Errorf("migrate from version %d: %w", version, err)
+		}
+	}
+	return nil
+}
+
+func (d *database) close() error {
+	var errs []error
+	for _, s := range []*sql.Stmt{d.stmtBegin, d.stmtCommit, d.stmtRow, d.stmtState, d.stmtMeta} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	if d.conn != nil {
+		errs = append(errs, d.conn.Close())
+	}
+	return errors.Join(append(errs, d.pool.Close())...)
+}
+
+func (d *database) exec(query string, args ...any) error {
+	_, err := d.conn.ExecContext(background, query, args...)
+	return err
+}
+
+func (d *database) queryRow(query string, args ...any) *sql.Row {
+	return d.conn.QueryRowContext(background, query, args...)
+}
+
+// each calls scan for every row of a query, until it returns false.
+func (d *database) each(query string, args []any, scan func(*sql.Rows) (more bool, err error)) error {
+	rows, err := d.conn.QueryContext(background, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		more, err := scan(rows)
+		if err != nil {
+			return err
+		}
+		if !more {
+			return nil
+		}
+	}
+	return rows.Err()
+}
+
+func (d *database) begin() error {
+	_, err := d.stmtBegin.ExecContext(background)
+	return err
+}
+
+func (d *database) commit() error {
+	_, err := d.stmtCommit.ExecContext(background)
+	return err
+}
+
+// rollback ends a transaction; where SQLite has done so itself, it does nothing.
+func (d *database) rollback() { _ = d.exec("ROLLBACK") }
+
+func (d *database) checkpoint() error { return d.exec("PRAGMA wal_checkpoint(PASSIVE)") }
+
+func (d *database) putMeta(key string, value any) error {
+	b, err := encode(value)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", key, err)
+	}
+	_, err = d.stmtMeta.ExecContext(background, key, b)
+	return err
+}
+
+// meta reads a value; into stays as it is where there is none.
+func (d *database) meta(key string, into any) error {
+	var b []byte
+	err := d.queryRow("SELECT value FROM meta WHERE key = ?", key).Scan(&b)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := decode(b, into); err != nil {
+		return damaged("meta %s: %v", key, err)
+	}
+	return nil
+}
+
+// errDamaged is what openSound cures by setting the database aside.
+var errDamaged = errors.New("damaged")
+
+func damaged(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errDamaged}, args...)...)
+}
+
+// Primary result codes of SQLite, and extended ones of its input and output.
+const (
+	sqlitePerm     = 3
+	sqliteBusy     = 5
+	sqliteLocked   = 6
+	sqliteNoMem    = 7
+	sqliteReadOnly = 8
+	sqliteIO       = 10
+	sqliteFull     = 13
+	sqliteCantOpen = 14
+	sqliteAuth     = 23
+
+	sqliteIORead      = sqliteIO | 1<<8
+	sqliteIOShortRead = sqliteIO | 2<<8
+	sqliteIOCorruptFS = sqliteIO | 33<<8
+)
+
+func sqliteCode(err error) (primary, extended int) {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff, e.Code()
+	}
+	return 0, 0
+}
+
+// isDamage tells what a database is the reason for from what its surroundings
+// are. The journal's own statements never change, so where one of them fails
+// and the surroundings are not to blame, the database is.
+func isDamage(err error) bool {
+	var system *fs.PathError
+	var known *fleet.Error
+	switch primary, extended := sqliteCode(err); {
+	case errors.Is(err, errDamaged):
+		return true
+	case errors.As(err, &system), errors.As(err, &known):
+		return false
+	case primary == sqliteIO:
+		return extended == sqliteIORead || extended == sqliteIOShortRead || extended == sqliteIOCorruptFS
+	default:
+		return !slices.Contains([]int{sqlitePerm, sqliteBusy, sqliteLocked, sqliteNoMem, sqliteReadOnly, sqliteFull, sqliteCantOpen, sqliteAuth}, primary)
+	}
+}
+
+// diskError says to people what SQLite's codes mean.
+func diskError(err error) error {
+	switch primary, _ := sqliteCode(err); primary {
+	case sqliteBusy:
+		return fleet.Errorf(fleet.CodeConflict, "the journal is in use by another process: %v", err)
+	case sqliteFull:
+		return fleet.Errorf(fleet.CodeUnavailable, "the disk is full: %v", err).WithHint("free some space in the data directory")
+	case sqliteReadOnly, sqliteCantOpen, sqlitePerm:
+		return fleet.Errorf(fleet.CodeForbidden, "the data directory is not writable: %v", err).
+			WithHint("check the owner and the mode of the data directory, and whether the disk is mounted read-only")
+	}
+	return err
+}

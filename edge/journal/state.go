@@ -1,0 +1,209 @@
+package journal
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+)
+
+// State is what an allocation's rows add up to. It is kept beside them, since
+// rows are compacted. Its maps and slices are shared and must not be changed.
+type State struct {
+	ClientStatus      string
+	ClientDescription string
+	TaskStates        map[string]fleet.TaskState // with the newest events
+	BootID            fleet.BootID               // of the newest row
+	Seq               fleet.Seq                  // of the newest row
+	// Since is when each running task started: time since boot, of BootID.
+	Since map[string]time.Duration
+}
+
+// Terminal reports whether the edge has finished with the allocation.
+func (s State) Terminal() bool {
+	a := fleet.Alloc{ClientStatus: s.ClientStatus}
+	return a.ClientTerminal()
+}
+
+// after is the state after one more transition.
+func (s State) after(t fleet.Transition) State {
+	if t.BootID != s.BootID {
+		s.Since = nil
+	}
+	s.BootID, s.Seq = t.BootID, t.Seq
+	if t.ClientStatus != "" {
+		s.ClientStatus, s.ClientDescription = t.ClientStatus, t.ClientDescription
+	}
+	if t.Task == "" || t.TaskState == nil && t.Event == nil {
+		return s
+	}
+	task := s.TaskStates[t.Task]
+	events := task.Events
+	if t.TaskState != nil {
+		task = *t.TaskState
+	}
+	if t.Event != nil {
+		keep := max(0, len(events)+1-fleet.TaskEventsKept)
+		events = append(slices.Clone(events[keep:]), *t.Event)
+	}
+	task.Events = events
+	s.TaskStates = maps.Clone(s.TaskStates)
+	if s.TaskStates == nil {
+		s.TaskStates = map[string]fleet.TaskState{}
+	}
+	s.TaskStates[t.Task] = task
+	if t.TaskState != nil {
+		s.Since = maps.Clone(s.Since)
+		if delete(s.Since, t.Task); task.State == fleet.TaskRunning {
+			if s.Since == nil {
+				s.Since = map[string]time.Duration{}
+			}
+			s.Since[t.Task] = t.Mono - task.RunningFor
+		}
+	}
+	return s
+}
+
+// State returns the state of one allocation; ok is false for one that recorded
+// nothing here.
+func (j *Journal) State(alloc fleet.AllocID) (s State, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	s, ok = j.m.states[alloc]
+	return s, ok
+}
+
+// States returns the states of all allocations that recorded something here. The
+// map must not be changed.
+func (j *Journal) States() map[fleet.AllocID]State {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.m.states
+}
+
+// What follows is how states lie on the disk.
+
+type storedState struct {
+	ClientStatus      string                `cbor:"1,keyasint"`
+	ClientDescription string                `cbor:"2,keyasint,omitempty"`
+	Tasks             map[string]storedTask `cbor:"3,keyasint,omitempty"`
+	BootID            fleet.BootID          `cbor:"4,keyasint"`
+	Seq               fleet.Seq             `cbor:"5,keyasint"`
+}
+
+type storedTask struct {
+	State       string        `cbor:"1,keyasint"`
+	Failed      bool          `cbor:"2,keyasint,omitempty"`
+	Restarts    uint64        `cbor:"3,keyasint,omitempty"`
+	LastRestart int64         `cbor:"4,keyasint,omitempty"` // UnixNano, 0: never
+	StartedAt   int64         `cbor:"5,keyasint,omitempty"`
+	FinishedAt  int64         `cbor:"6,keyasint,omitempty"`
+	RunningFor  time.Duration `cbor:"7,keyasint,omitempty"`
+	Events      []storedEvent `cbor:"8,keyasint,omitempty"`
+	// Since is State.Since; nil: it does not run.
+	Since *time.Duration `cbor:"9,keyasint,omitempty"`
+}
+
+type storedEvent struct {
+	Type           string            `cbor:"1,keyasint"`
+	Time           int64             `cbor:"2,keyasint"`
+	DisplayMessage string            `cbor:"3,keyasint,omitempty"`
+	Details        map[string]string `cbor:"4,keyasint,omitempty"`
+	ExitCode       int               `cbor:"5,keyasint,omitempty"`
+	Signal         int               `cbor:"6,keyasint,omitempty"`
+	FailsTask      bool              `cbor:"7,keyasint,omitempty"`
+}
+
+func (d *database) putStates(states map[fleet.AllocID]State) error {
+	for _, id := range slices.Sorted(maps.Keys(states)) {
+		s := states[id]
+		if s.BootID == "" {
+			if err := d.exec("DELETE FROM states WHERE alloc = ?", string(id)); err != nil {
+				return err
+			}
+			continue
+		}
+		b, err := encode(storeState(s))
+		if err != nil {
+			return fmt.Errorf("encode the state of %s: %w", id, err)
+		}
+		if _, err := d.stmtState.ExecContext(background, string(id), b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func storeState(s State) storedState {
+	st := storedState{ClientStatus: s.ClientStatus, ClientDescription: s.ClientDescription, BootID: s.BootID, Seq: s.Seq}
+	for name, t := range s.TaskStates {
+		task := storedTask{
+			State: t.State, Failed: t.Failed, Restarts: t.Restarts, RunningFor: t.RunningFor,
+			LastRestart: storeTime(t.LastRestart), StartedAt: storeTime(t.StartedAt), FinishedAt: storeTime(t.FinishedAt),
+		}
+		for _, e := range t.Events {
+			task.Events = append(task.Events, storedEvent(e))
+		}
+		if since, ok := s.Since[name]; ok {
+			task.Since = &since
+		}
+		if st.Tasks == nil {
+			st.Tasks = make(map[string]storedTask, len(s.TaskStates))
+		}
+		st.Tasks[name] = task
+	}
+	return st
+}
+
+func (st storedState) state() State {
+	s := State{ClientStatus: st.ClientStatus, ClientDescription: st.ClientDescription, BootID: st.BootID, Seq: st.Seq}
+	for name, t := range st.Tasks {
+		task := fleet.TaskState{
+			State: t.State, Failed: t.Failed, Restarts: t.Restarts, RunningFor: t.RunningFor,
+			LastRestart: loadTime(t.LastRestart), StartedAt: loadTime(t.StartedAt), FinishedAt: loadTime(t.FinishedAt),
+		}
+		for _, e := range t.Events {
+			task.Events = append(task.Events, fleet.TaskEvent(e))
+		}
+		if s.TaskStates == nil {
+			s.TaskStates = make(map[string]fleet.TaskState, len(st.Tasks))
+		}
+		s.TaskStates[name] = task
+		if t.Since != nil {
+			if s.Since == nil {
+				s.Since = map[string]time.Duration{}
+			}
+			s.Since[name] = *t.Since
+		}
+	}
+	return s
+}
+
+func storeTime(t *time.Time) int64 {
+	if t == nil {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func loadTime(ns int64) *time.Time {
+	if ns == 0 {
+		return nil
+	}
+	t := time.Unix(0, ns)
+	return &t
+}
+
+// decodeState never panics, and a state that it takes has a boot id.
+func decodeState(b []byte) (State, error) {
+	var st storedState
+	if err := decode(b, &st); err != nil {
+		return State{}, err
+	}
+	if st.BootID == "" {
+		return State{}, fmt.Errorf("it has no boot id")
+	}
+	return st.state(), nil
+}

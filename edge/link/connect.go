@@ -1,0 +1,272 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+	"skerry/syncproto/transport"
+)
+
+// found is a connection to a hub, with the socket that it alone uses.
+type found struct {
+	hub      string
+	conn     *transport.Conn
+	endpoint *transport.Endpoint
+}
+
+func (f *found) close(err *fleet.Error) error {
+	return errors.Join(f.conn.CloseWith(err), f.endpoint.Close())
+}
+
+// search is a dialer at work. It ends when it has found a connection, or is
+// stopped.
+type search struct {
+	cancel context.CancelFunc
+	found  chan *found   // at most one
+	failed chan struct{} // closed after the first round that came to nothing
+	ended  sync.WaitGroup
+}
+
+// seek starts a search, after a pause. There must be none.
+func (l *Link) seek(ctx context.Context, wait time.Duration) {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &search{cancel: cancel, found: make(chan *found, 1), failed: make(chan struct{})}
+	hubs, last := knownHubs(l.mem.Hubs, l.cfg.Hubs), l.lastHub
+	s.ended.Go(func() {
+		for first := true; ; first = false {
+			if err := l.sleep(ctx, wait); err != nil {
+				return
+			}
+			began := time.Now()
+			f, err := l.dialRound(ctx, order(hubs, last, rand.Shuffle)[:perRound(len(hubs), l.round)])
+			if err == nil {
+				s.found <- f
+				return
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			l.board.set(func(s *Status) { s.LastError = err.Error() })
+			l.log.Debug("no hub reached", "round", l.round, "error", err)
+			if first {
+				close(s.failed)
+			}
+			l.round++
+			wait = l.pause.nextAfter(time.Since(began))
+		}
+	})
+	l.seeking = s
+}
+
+// stopSeeking ends a search, if there is one, and closes what it may have found.
+func (l *Link) stopSeeking() {
+	s := l.seeking
+	if s == nil {
+		return
+	}
+	l.seeking = nil
+	s.cancel()
+	s.ended.Wait()
+	select {
+	case f := <-s.found:
+		l.discard(f)
+	default:
+	}
+}
+
+func (l *Link) discard(f *found) {
+	l.board.count(wire(f.conn))
+	if err := f.close(nil); err != nil {
+		l.log.Debug("connection not closed", "error", err)
+	}
+}
+
+// connection waits for the connection that a search finds; it starts one where there
+// is none. An edge that has just started and reaches nobody was cut off while it
+// was not looking: that is noted once.
+func (l *Link) connection(ctx context.Context) (*found, error) {
+	if l.seeking == nil {
+		l.seek(ctx, l.wait)
+	}
+	s := l.seeking
+	failed := s.failed
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-failed:
+			failed = nil
+			if l.mem.Session > 0 && !l.mem.Disconnected {
+				l.noteLoss(ctx, "no hub was reached")
+			}
+		case f := <-s.found:
+			s.ended.Wait()
+			s.cancel()
+			l.seeking = nil
+			return f, nil
+		}
+	}
+}
+
+// sleep pauses where d is not 0, and shows it.
+func (l *Link) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	l.board.waiting(time.Now().Add(d))
+	defer l.board.waiting(time.Time{})
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// headStart is what a hub gets before the next one is dialed beside it.
+const headStart = 400 * time.Millisecond
+
+// quiet is after how long QUIC gives up a silent connection. Sessions notice much
+// sooner, by beats whose time only the hub knows.
+const quiet = transport.MaxIdleTimeout
+
+// dialRound dials hubs from one new socket, each a little after the one before
+// it, and returns the first connection. The error names every hub.
+func (l *Link) dialRound(ctx context.Context, hubs []string) (*found, error) {
+	if len(hubs) == 0 {
+		return nil, errors.New("no hub is known")
+	}
+	tls, err := l.cfg.TLS()
+	if err != nil {
+		return nil, fmt.Errorf("dial the hubs: %w", err)
+	}
+	socket, err := l.cfg.Socket(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("dial the hubs: open a socket: %w", err)
+	}
+	endpoint, err := transport.New(transport.Config{Conn: socket, Log: l.log})
+	if err != nil {
+		return nil, errors.Join(err, socket.Close())
+	}
+	cfg := transport.DialConfig{ALPN: syncproto.ALPNEdge, TLS: tls, IdleTimeout: quiet, HandshakeTimeout: handshakeTimeout(l.round)}
+	hub, conn, err := l.race(ctx, endpoint, cfg, hubs)
+	if err != nil {
+		return nil, errors.Join(err, endpoint.Close())
+	}
+	return &found{hub: hub, conn: conn, endpoint: endpoint}, nil
+}
+
+// answer is how dialing one hub ended.
+type answer struct {
+	hub  string
+	conn *transport.Conn
+	err  error
+}
+
+// unreached is why no hub was reached: one line for people.
+type unreached []answer
+
+func (u unreached) Error() string {
+	var whys []string
+	for _, a := range u {
+		why := a.err.Error()
+		if !strings.Contains(why, a.hub) {
+			why = a.hub + ": " + why
+		}
+		whys = append(whys, why)
+	}
+	return strings.Join(whys, "; ")
+}
+
+func (l *Link) race(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hubs []string) (string, *transport.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	answers := make(chan answer, len(hubs))
+	var dials sync.WaitGroup
+	defer func() { // those that come second
+		cancel()
+		dials.Wait()
+		close(answers)
+		for a := range answers {
+			if a.err == nil {
+				l.board.count(wire(a.conn))
+				_ = a.conn.CloseWith(nil) // the socket is closed or used by the first
+			}
+		}
+	}()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	var failed unreached
+	for started := 0; ; {
+		select {
+		case <-ctx.Done():
+			return "", nil, ctx.Err()
+		case <-next.C:
+			if started == len(hubs) {
+				continue
+			}
+			hub := hubs[started]
+			started++
+			dials.Go(func() {
+				conn, err := l.dial(ctx, e, cfg, hub)
+				answers <- answer{hub, conn, err}
+			})
+			next.Reset(headStart)
+		case a := <-answers:
+			if a.err == nil {
+				return a.hub, a.conn, nil
+			}
+			if failed = append(failed, a); len(failed) == len(hubs) {
+				return "", nil, failed
+			}
+			next.Reset(0) // no use in waiting
+		}
+	}
+}
+
+// dial tries one hub: one of its addresses, another one each round.
+func (l *Link) dial(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hub string) (*transport.Conn, error) {
+	l.board.trying(hub)
+	resolving, cancel := context.WithTimeout(ctx, cfg.HandshakeTimeout)
+	defer cancel()
+	addrs, err := l.cfg.Resolve(resolving, hub)
+	if err != nil {
+		return nil, fmt.Errorf("resolve: %w", err)
+	}
+	if len(addrs) == 0 {
+		return nil, errors.New("resolve: no address")
+	}
+	cfg.Addr = addrs[l.round%len(addrs)]
+	return e.Dial(ctx, cfg)
+}
+
+func udpSocket(context.Context) (net.PacketConn, error) { return net.ListenUDP("udp", nil) }
+
+func systemResolve(ctx context.Context, hub string) ([]net.Addr, error) {
+	host, port, err := net.SplitHostPort(hub)
+	if err != nil {
+		return nil, err
+	}
+	n, err := net.DefaultResolver.LookupPort(ctx, "udp", port)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]net.Addr, 0, len(ips))
+	for _, ip := range ips {
+		addrs = append(addrs, &net.UDPAddr{IP: ip.IP, Port: n, Zone: ip.Zone})
+	}
+	return addrs, nil
+}

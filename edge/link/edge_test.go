@@ -1,0 +1,278 @@
+package link_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"skerry/edge/link"
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// journal is an edge's journal and memory, in memory.
+type journal struct {
+	boot fleet.BootID
+
+	mu       sync.Mutex
+	first    fleet.Seq // number of rows[0]
+	rows     [][]byte
+	prev     [][]byte // chain hash before each row
+	hash     []byte
+	acked    fleet.Seq
+	urgent   fleet.Seq
+	appended chan struct{}
+	mem      link.Remembered
+	lastAck  time.Time
+	writes   int
+	broken   error // what Keep gives
+	lost     string
+	rejoins  int // how often Keep was first told that the cluster has it back
+}
+
+func newJournal() *journal {
+	return &journal{boot: "boot-1", first: 1, appended: make(chan struct{})}
+}
+
+func (j *journal) record(ts ...fleet.Transition) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.recordLocked(ts...)
+}
+
+func (j *journal) recordLocked(ts ...fleet.Transition) {
+	for _, t := range ts {
+		t.Seq = j.first + fleet.Seq(len(j.rows))
+		t.BootID, t.Wall = j.boot, time.Now().UnixNano()
+		row, err := syncproto.EncodeRow(t)
+		if err != nil {
+			panic(err)
+		}
+		j.prev = append(j.prev, j.hash)
+		j.rows = append(j.rows, row)
+		j.hash = syncproto.ChainHash(j.hash, row)
+		if t.Urgent() {
+			j.urgent = t.Seq
+		}
+	}
+	if len(ts) > 0 {
+		close(j.appended)
+		j.appended = make(chan struct{})
+	}
+}
+
+// compact forgets rows below first.
+func (j *journal) compact(first fleet.Seq) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := int(first - j.first)
+	j.rows, j.prev, j.first = j.rows[n:], j.prev[n:], first
+}
+
+func (j *journal) Head() link.Head {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return link.Head{
+		First: j.first, Last: j.first + fleet.Seq(len(j.rows)) - 1,
+		Acknowledged: j.acked, Urgent: j.urgent, ChainHash: j.hash, Lost: j.lost,
+	}
+}
+
+// lose forgets all rows.
+func (j *journal) lose(why string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.first, j.rows, j.prev, j.hash, j.acked, j.urgent, j.lost = 1, nil, nil, nil, 0, 0, why
+	j.mem = link.Remembered{}
+}
+
+func (j *journal) Rebase(_ context.Context, applied fleet.Seq, chain []byte) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	since := j.rows
+	j.first, j.rows, j.prev, j.hash, j.acked, j.lost = applied+1, nil, nil, chain, applied, ""
+	j.recordLocked(fleet.Transition{Kind: fleet.TransitionGap, Message: "damaged"})
+	for _, b := range since {
+		t, err := syncproto.DecodeRow(b)
+		if err != nil {
+			return err
+		}
+		j.recordLocked(t)
+	}
+	return nil
+}
+
+func (j *journal) Rows(_ context.Context, from fleet.Seq, maxRows, maxBytes int) (fleet.Seq, []byte, [][]byte, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	from = max(from, j.first)
+	i := int(from - j.first)
+	if i >= len(j.rows) {
+		return from, nil, nil, nil
+	}
+	end, size := i, 0
+	for end < len(j.rows) && end-i < maxRows && (end == i || size+len(j.rows[end]) <= maxBytes) {
+		size += len(j.rows[end])
+		end++
+	}
+	return from, j.prev[i], slices.Clone(j.rows[i:end]), nil
+}
+
+func (j *journal) Acknowledge(_ context.Context, seq fleet.Seq) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.acked = seq
+	return nil
+}
+
+func (j *journal) Appended() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.appended
+}
+
+func (j *journal) Load(context.Context) (link.Remembered, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mem, nil
+}
+
+func (j *journal) Keep(_ context.Context, r link.Remembered, ts ...fleet.Transition) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broken != nil {
+		return j.broken
+	}
+	if r.Rejoined && !j.mem.Rejoined {
+		j.rejoins++
+	}
+	j.mem = r
+	j.writes++
+	j.recordLocked(ts...)
+	return nil
+}
+
+func (j *journal) Beat(context.Context, int64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lastAck = time.Now()
+	return nil
+}
+
+func (j *journal) Away() time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.lastAck.IsZero() {
+		return 0
+	}
+	return time.Since(j.lastAck)
+}
+
+// fail makes Keep give err; nil: it works again.
+func (j *journal) fail(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.broken = err
+}
+
+// kept is how often Keep has written.
+func (j *journal) kept() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.writes
+}
+
+func (j *journal) remembered() link.Remembered {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mem
+}
+
+// kinds lists the journal's rows by kind.
+func (j *journal) kinds(tb testing.TB) []fleet.TransitionKind {
+	tb.Helper()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var ks []fleet.TransitionKind
+	for _, b := range j.rows {
+		ks = append(ks, mustRow(tb, b).Kind)
+	}
+	return ks
+}
+
+func mustRow(tb testing.TB, b []byte) fleet.Transition {
+	tb.Helper()
+	t, err := syncproto.DecodeRow(b)
+	if err != nil {
+		tb.Fatalf("decode a row: %v", err)
+	}
+	return t
+}
+
+// site is the rest of the edge.
+type site struct {
+	j *journal
+
+	mu        sync.Mutex
+	hash      []byte
+	desired   fleet.Index
+	delivered []syncproto.Desired
+	holdings  []fleet.AllocID
+	restated  int
+}
+
+func (s *site) Describe() ([]byte, fleet.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hash, fleet.Node{ID: nodeID, Name: "n1", Attributes: map[string]string{"hash": string(s.hash)}}
+}
+
+func (s *site) describe(hash string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hash = []byte(hash)
+}
+
+func (s *site) Desired() fleet.Index {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.desired
+}
+
+func (s *site) Deliver(_ context.Context, d syncproto.Desired) (syncproto.Received, []fleet.AllocID, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delivered = append(s.delivered, d)
+	s.desired = d.Index
+	return syncproto.Received{Index: d.Index}, s.holdings, nil
+}
+
+func (s *site) Restate(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restated++
+	s.j.record(fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: "a1", ClientStatus: fleet.ClientRunning, Message: "restated"})
+	return nil
+}
+
+func (s *site) restatements() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.restated
+}
+
+func (s *site) Logs(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	switch {
+	case req.Alloc != "a1":
+		return nil, fleet.Errorf(fleet.CodeNotFound, "no allocation %s", req.Alloc)
+	case req.Follow:
+		r, w := io.Pipe()
+		context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
+		return r, nil
+	}
+	return io.NopCloser(bytes.NewReader(bytes.Repeat([]byte("log "), 50_000))), nil
+}

@@ -1,0 +1,317 @@
+package link_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+	"skerry/syncproto/transport"
+	"skerry/syncproto/transport/transporttest"
+)
+
+// cluster is what hubs agree on, of one node.
+type cluster struct {
+	mu       sync.Mutex
+	id       string
+	index    fleet.Index
+	ttl      time.Duration
+	epoch    fleet.Epoch
+	session  uint64 // newest counter committed
+	applied  fleet.Seq
+	chain    []byte
+	rows     []fleet.Transition
+	batches  []syncproto.Updates
+	hash     []byte
+	needNode bool
+	hubs     []string // told in the Welcome
+	newHubs  []string // told in the next acknowledgement
+	hellos   []syncproto.Hello
+	beats    []syncproto.Heartbeat
+	received []fleet.Index
+	holdings []fleet.AllocID
+	// refuse answers a Hello instead of Accept, where it gives something.
+	refuse func(h syncproto.Hello) *syncproto.Refused
+	// upTo bounds what one Updates may apply, 0: all.
+	upTo int
+	// stuck keeps beats unanswered.
+	stuck bool
+	// status is what acknowledgements say of the node; "": ready.
+	status fleet.NodeStatus
+}
+
+func (c *cluster) with(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+// seen is what a cluster has been told.
+type seen struct {
+	hellos   []syncproto.Hello
+	beats    []syncproto.Heartbeat
+	batches  []syncproto.Updates
+	rows     []fleet.Transition
+	received []fleet.Index
+	holdings []fleet.AllocID
+}
+
+func (c *cluster) seen() (s seen) {
+	c.with(func() {
+		s = seen{
+			slices.Clone(c.hellos), slices.Clone(c.beats), slices.Clone(c.batches), slices.Clone(c.rows),
+			slices.Clone(c.received), slices.Clone(c.holdings),
+		}
+	})
+	return s
+}
+
+// apply applies rows as a cluster does: in order, once, refusing what does not
+// extend the chain.
+func (c *cluster) apply(u syncproto.Updates) (syncproto.Applied, *syncproto.Refused) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.batches = append(c.batches, u)
+	if u.Base {
+		c.applied, c.chain = u.First-1, u.Prev
+	}
+	hash, n := u.Prev, 0
+	for i, b := range u.Rows {
+		seq := u.First + fleet.Seq(i)
+		prev := hash
+		hash = syncproto.ChainHash(hash, b)
+		if seq <= c.applied {
+			continue
+		}
+		if seq != c.applied+1 {
+			return syncproto.Applied{}, &syncproto.Refused{Code: fleet.CodeGap, Message: "gap", Applied: c.applied}
+		}
+		if !bytes.Equal(prev, c.chain) {
+			return syncproto.Applied{}, &syncproto.Refused{Code: fleet.CodeFork, Message: "fork", Applied: c.applied}
+		}
+		if n++; c.upTo > 0 && n > c.upTo {
+			break
+		}
+		t, err := syncproto.DecodeRow(b)
+		if err != nil || t.Seq != seq {
+			return syncproto.Applied{}, &syncproto.Refused{Code: fleet.CodeInvalid, Message: fmt.Sprint("row ", seq, ": ", t.Seq, err)}
+		}
+		c.rows, c.applied, c.chain = append(c.rows, t), seq, hash
+	}
+	c.index++
+	return syncproto.Applied{Last: c.applied}, nil
+}
+
+// hub serves the edge, by HubSession, for a cluster.
+type hub struct {
+	tb       testing.TB
+	name     string
+	addr     string
+	c        *cluster
+	endpoint *transport.Endpoint
+	tls      *tls.Config
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []*transport.Conn
+	steps []chan func(*syncproto.HubSession) []syncproto.Output
+}
+
+func startHub(tb testing.TB, n *transporttest.Net, server *tls.Config, c *cluster, addr string) *hub {
+	tb.Helper()
+	h := &hub{tb: tb, addr: addr, name: addr, c: c, tls: server}
+	h.listen(n)
+	tb.Cleanup(h.kill)
+	return h
+}
+
+func (h *hub) listen(n *transporttest.Net) {
+	e, err := transport.New(transport.Config{Conn: n.Listen(h.tb, h.addr), TLS: func([]string) (*tls.Config, error) { return h.tls, nil }})
+	if err != nil {
+		h.tb.Fatalf("start a hub: %v", err)
+	}
+	h.endpoint = e
+	h.wg.Go(func() {
+		for {
+			conn, err := e.Accept(context.Background())
+			if err != nil {
+				return
+			}
+			h.wg.Go(func() { h.serve(conn) })
+		}
+	})
+}
+
+// kill ends the hub; its edges are told.
+func (h *hub) kill() {
+	if err := h.endpoint.Close(); err != nil {
+		h.tb.Errorf("close a hub: %v", err)
+	}
+	h.wg.Wait()
+}
+
+type hubFrame struct {
+	stream syncproto.Stream
+	msg    syncproto.Message
+	err    error
+}
+
+// serve runs one session.
+func (h *hub) serve(conn *transport.Conn) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var streams [3]*transport.Stream
+	in := make(chan hubFrame, 1)
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	defer func() { _ = conn.CloseWith(nil) }()
+	for range streams {
+		s, err := conn.Accept(ctx)
+		if err != nil {
+			return
+		}
+		name, err := syncproto.ReadStream(s)
+		if err != nil {
+			return
+		}
+		streams[name] = s
+		readers.Go(func() {
+			r := syncproto.NewReader(s)
+			for {
+				m, err := r.Read()
+				select {
+				case in <- hubFrame{name, m, err}:
+				case <-conn.Done():
+					return
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	steps := make(chan func(*syncproto.HubSession) []syncproto.Output, 8)
+	h.mu.Lock()
+	h.conns, h.steps = append(h.conns, conn), append(h.steps, steps)
+	h.mu.Unlock()
+	h.loop(conn, &streams, in, steps)
+}
+
+func (h *hub) loop(conn *transport.Conn, streams *[3]*transport.Stream, in chan hubFrame, steps chan func(*syncproto.HubSession) []syncproto.Output) {
+	start := time.Now()
+	_, node := conn.Peer()
+	p := syncproto.NewHubSession(0, fleet.NodeID(node))
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		var outs []syncproto.Output
+		now := time.Since(start)
+		select {
+		case <-conn.Done():
+			return
+		case f := <-in:
+			var e *fleet.Error
+			switch {
+			case f.err == nil:
+				outs = p.Frame(now, f.stream, f.msg)
+			case errors.As(f.err, &e) && (e.Code == fleet.CodeFrameBad || e.Code == fleet.CodeFrameTooLarge):
+				outs = p.Bad(e)
+			default:
+				return
+			}
+		case step := <-steps:
+			outs = step(p)
+		case <-tick.C:
+			outs = p.Tick(now)
+		}
+		for len(outs) > 0 {
+			o := outs[0]
+			outs = outs[1:]
+			if o.Send != nil {
+				if err := syncproto.NewWriter(streams[o.Stream]).Write(o.Send); err != nil {
+					return
+				}
+			}
+			outs = append(outs, h.event(time.Since(start), p, o.Event)...)
+			if _, over := o.Event.(syncproto.EventEnd); over {
+				select { // lets the refusal arrive
+				case <-conn.Done():
+				case <-time.After(time.Second):
+				}
+				return
+			}
+		}
+	}
+}
+
+func (h *hub) event(now time.Duration, p *syncproto.HubSession, event any) []syncproto.Output {
+	c := h.c
+	switch e := event.(type) {
+	case syncproto.EventHello:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.hellos = append(c.hellos, e.Hello)
+		if c.refuse != nil {
+			if r := c.refuse(e.Hello); r != nil {
+				return p.Refuse(*r)
+			}
+		}
+		if e.Hello.Session <= c.session {
+			return p.Refuse(syncproto.Refused{Code: fleet.CodeStaleSession, Message: "stale", Session: c.session})
+		}
+		c.session = e.Hello.Session
+		return p.Accept(now, syncproto.Welcome{Epoch: c.epoch + 1, Applied: c.applied, TTL: c.ttl, Cluster: c.id, Index: c.index, Term: 1, Hub: fleet.HubID(h.name), Hubs: c.hubs})
+	case syncproto.EventBeat:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.beats = append(c.beats, e.Heartbeat)
+		if c.stuck {
+			return nil
+		}
+		if e.Heartbeat.Node != nil {
+			c.hash = e.Heartbeat.Hash
+		}
+		ack := syncproto.HeartbeatAck{Status: cmp.Or(c.status, fleet.NodeReady), TTL: c.ttl, HubTime: time.Now().UnixNano(), Applied: c.applied, NeedNode: c.needNode, Hubs: c.newHubs}
+		c.needNode, c.newHubs = false, nil
+		if e.First {
+			c.epoch++
+			c.index++
+			ack.Epoch, ack.Index, ack.Term, ack.ChainHash = c.epoch, c.index, 1, c.chain
+		}
+		return p.Acknowledge(ack)
+	case syncproto.EventUpdates:
+		a, r := c.apply(e.Updates)
+		if r != nil {
+			return p.Refuse(*r)
+		}
+		return p.AppliedTo(a)
+	case syncproto.EventReceived:
+		c.with(func() { c.received = append(c.received, e.Received.Index) })
+	case syncproto.EventHoldings:
+		c.with(func() { c.holdings = append(c.holdings, e.Holdings.Allocs...) })
+	}
+	return nil
+}
+
+// step runs f in the newest session.
+func (h *hub) step(f func(*syncproto.HubSession) []syncproto.Output) {
+	h.mu.Lock()
+	steps := h.steps[len(h.steps)-1]
+	h.mu.Unlock()
+	steps <- f
+}
+
+// conn is the newest connection.
+func (h *hub) conn() *transport.Conn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.conns[len(h.conns)-1]
+}

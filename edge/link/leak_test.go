@@ -1,0 +1,95 @@
+package link_test
+
+import (
+	"context"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/fleet"
+)
+
+// countedSocket is a socket that says when it is closed.
+type countedSocket struct {
+	net.PacketConn
+	open   *atomic.Int64
+	closed atomic.Bool
+}
+
+func (s *countedSocket) Close() error {
+	if !s.closed.Swap(true) {
+		s.open.Add(-1)
+	}
+	return s.PacketConn.Close()
+}
+
+// An edge whose link comes and goes for years has as many goroutines and sockets
+// as one that has just connected, whichever way it loses it.
+func TestAThousandReconnectsLeaveNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cfg.BackoffCap = time.Second
+		var open atomic.Int64
+		socket := w.cfg.Socket
+		w.cfg.Socket = func(ctx context.Context) (net.PacketConn, error) {
+			s, err := socket(ctx)
+			if err == nil {
+				open.Add(1)
+			}
+			return &countedSocket{PacketConn: s, open: &open}, err
+		}
+		h := w.hub(hubAddr)
+		w.run()
+		w.until(time.Second, "connect", w.settled)
+		reconnect := func(n int) {
+			epoch := w.link.Status().Epoch
+			switch n % 3 {
+			case 0: // the hub ends it
+				if err := h.conn().CloseWith(fleet.Errorf(fleet.CodeUnavailable, "going away")); err != nil {
+					t.Fatal(err)
+				}
+			case 1: // the path is silent, and a search goes on beside the session
+				w.path.Cut()
+				w.journal.record(running(n))
+				time.Sleep(4 * time.Second)
+				w.path.Heal()
+			case 2: // silent for so long that the session ends
+				w.path.Cut()
+				w.journal.record(running(n))
+				time.Sleep(time.Minute)
+				w.path.Heal()
+			}
+			w.until(20*time.Second, "settle", func() bool { return w.settled() && w.link.Status().Epoch > epoch })
+		}
+		quiet := func() (int, int64) {
+			time.Sleep(5 * time.Minute) // what lingers, as QUIC's draining does, is gone
+			synctest.Wait()
+			return len(goroutines()), open.Load()
+		}
+		for n := range 30 {
+			reconnect(n)
+		}
+		goroutinesThen, socketsThen := quiet()
+		for n := range 1000 {
+			reconnect(n)
+		}
+		if n, sockets := quiet(); n > goroutinesThen || sockets > socketsThen {
+			t.Errorf("%d goroutines and %d sockets, before %d and %d:\n%s", n, sockets, goroutinesThen, socketsThen, strings.Join(goroutines(), "\n\n"))
+		}
+	})
+}
+
+// goroutines lists the stacks of all but those of the simulated network, whose
+// wires stay where they are when a socket is closed.
+func goroutines() []string {
+	stacks := make([]byte, 64<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return slices.DeleteFunc(strings.Split(string(stacks), "\n\n"), func(s string) bool {
+		return strings.Contains(s, "marcopolo/simnet")
+	})
+}

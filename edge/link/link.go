@@ -1,0 +1,250 @@
+// Package link keeps an edge in touch with its cluster: it drives the edge's half
+// of syncproto (syncproto.EdgeSession) over QUIC. edge.Open makes the one Link,
+// and runs it beside everything else; nothing waits for it.
+//
+// It dials the hubs it knows, in turn and again for as long as it takes, says
+// Hello, beats, and when a hub has committed the session it replays the journal
+// from the first row that the cluster has not applied, and then sends what is
+// appended. It hands what the hub wants to its Edge, and serves the streams that
+// the hub opens (logs). When answers stay away it dials beside the session that
+// it has, so that a link which heals is used at once. Where the journal has lost
+// rows, a first session learns where the cluster stands, and the next one goes on
+// from there.
+//
+// Run's goroutine owns all state. Beside it run, for each session, a reader and a
+// writer per stream, one that takes the hub's streams, and while a connection is
+// sought one dialer with a goroutine for each hub. All of them have ended when Run
+// returns.
+//
+// The link persists only what a Remembered holds, through Memory, and a row for
+// each loss and return of the link. It decides nothing about allocations, and
+// never deletes anything for what a hub says or leaves out.
+package link
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// DefaultBackoffCap bounds the pause between two rounds of dialing.
+const DefaultBackoffCap = 60 * time.Second
+
+// Journal is what happened here. Its methods may be called from any goroutine.
+type Journal interface {
+	// Head reads memory only.
+	Head() Head
+	// Rows returns encoded rows from number from on, in order, at least one where
+	// there is one, and the chain hash before the first; first is greater than
+	// from where older rows are no longer held.
+	Rows(ctx context.Context, from fleet.Seq, maxRows, maxBytes int) (first fleet.Seq, prev []byte, rows [][]byte, err error)
+	// Acknowledge notes that the cluster has applied rows up to seq.
+	Acknowledge(ctx context.Context, seq fleet.Seq) error
+	// Appended is closed when rows are appended after the call.
+	Appended() <-chan struct{}
+	// Rebase goes on from what the cluster has applied, and its chain hash there,
+	// after rows were lost, and ends Head.Lost.
+	Rebase(ctx context.Context, applied fleet.Seq, chain []byte) error
+}
+
+// Head is where the journal stands: oldest and newest row held (an empty one has
+// Last = First - 1), what the cluster has acknowledged, the newest urgent row, and
+// the chain hash at Last.
+type Head struct {
+	First, Last, Acknowledged, Urgent fleet.Seq
+	ChainHash                         []byte
+	// Lost is why rows may be missing, "" where none are.
+	Lost string
+}
+
+// Memory is what the link remembers between lives of the agent.
+type Memory interface {
+	Load(ctx context.Context) (Remembered, error)
+	// Keep writes r and appends the rows to the journal, durably and in one step.
+	Keep(ctx context.Context, r Remembered, rows ...fleet.Transition) error
+	// Beat notes that a hub answered a beat just now, when its clock showed hubTime
+	// (UnixNano).
+	Beat(ctx context.Context, hubTime int64) error
+	// Away is how long ago the last answered beat was, in machine time and across
+	// boots; 0 before the first.
+	Away() time.Duration
+}
+
+// Remembered is kept by Memory.
+type Remembered struct {
+	Session      uint64      // counts Hellos, and never goes back
+	Hubs         []string    // as a hub told them last
+	Cluster      string      // the only one that this edge talks to
+	Term         uint64      // the cluster as last seen
+	Index        fleet.Index //
+	NodeHash     []byte      // description that the cluster has
+	Disconnected bool        // a disconnect row is the newest of its kind
+	Fenced       string      // why a hub refused this machine; "" where none did
+	WentBack     string      // how the cluster fell behind, the last time; "" where it never did
+	// Rejoined says that the cluster had missed this edge, has it back, and waits for
+	// its history. Where Keep is first told so it also appends a row for each running
+	// task that says for how long it has been running.
+	Rejoined bool
+}
+
+// Edge is who the link works for. Its methods may be called from any goroutine.
+type Edge interface {
+	// Describe says what this machine is and has, and a hash of that. It must not
+	// block.
+	Describe() (hash []byte, node fleet.Node)
+	// Desired is the newest desired index that is journaled.
+	Desired() fleet.Index
+	// Deliver journals what the cluster wants and acts on it later. For a full
+	// delivery holdings lists what is held here and was not mentioned.
+	Deliver(ctx context.Context, d syncproto.Desired) (r syncproto.Received, holdings []fleet.AllocID, err error)
+	// Restate journals the state of every allocation anew, because the cluster
+	// went back behind rows that are no longer held.
+	Restate(ctx context.Context) error
+	// Logs opens a task's output; following readers end with ctx.
+	Logs(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
+}
+
+// Config of a Link. Fields with a default may be left zero.
+type Config struct {
+	Node     fleet.NodeID
+	Boot     fleet.BootID
+	Instance fleet.InstanceID
+	Agent    string   // version
+	Hubs     []string // HOST:PORT; those that a hub tells come on top
+
+	Journal Journal
+	Memory  Memory
+	Edge    Edge
+
+	// Socket opens the socket of a round of dialing; the connection that it gives
+	// keeps it. nil: a UDP socket on any port.
+	Socket func(ctx context.Context) (net.PacketConn, error)
+	// TLS is asked at every round, so that a renewed certificate counts.
+	TLS func() (*tls.Config, error)
+	// Resolve turns HOST:PORT into addresses, at every attempt. nil: the system's.
+	Resolve func(ctx context.Context, hub string) ([]net.Addr, error)
+
+	// Silence is the longest that may pass between an answered beat and the next
+	// one, where that is less than the TTL that a hub asks for; it is asked after
+	// each answer, and 0 is as long as the hub says. nil: always.
+	Silence func() time.Duration
+
+	BackoffCap time.Duration        // 0: DefaultBackoffCap
+	Uptime     func() time.Duration // of the machine, nil: since New
+	Now        func() time.Time     // wall clock: shown, never decided on; nil: time.Now
+	Log        *slog.Logger         // nil: discard
+}
+
+// Link keeps an edge in touch.
+type Link struct {
+	cfg    Config
+	log    *slog.Logger
+	start  time.Time // of monotonic time, as sessions are given it
+	nudges chan struct{}
+
+	// Owned by Run's goroutine.
+	mem     Remembered
+	lastHub string // of the last session that a hub committed
+	pause   *pause
+	wait    time.Duration // before the next search starts
+	stale   bool          // the last session ended as a stale one
+	round   int           // rounds of dialing since a session was committed
+	seeking *search       // a dialer at work, or nil
+
+	board board
+}
+
+// New makes a Link. It touches neither disk nor network.
+func New(cfg Config) (*Link, error) {
+	switch {
+	case cfg.Node == "" || cfg.Boot == "" || cfg.Instance == "":
+		return nil, errors.New("make a link: node, boot and instance ids are required")
+	case cfg.Journal == nil || cfg.Memory == nil || cfg.Edge == nil || cfg.TLS == nil:
+		return nil, errors.New("make a link: Journal, Memory, Edge and TLS are required")
+	}
+	start := time.Now()
+	if cfg.Socket == nil {
+		cfg.Socket = udpSocket
+	}
+	if cfg.Resolve == nil {
+		cfg.Resolve = systemResolve
+	}
+	if cfg.BackoffCap == 0 {
+		cfg.BackoffCap = DefaultBackoffCap
+	}
+	if cfg.Uptime == nil {
+		cfg.Uptime = func() time.Duration { return time.Since(start) }
+	}
+	if cfg.Silence == nil {
+		cfg.Silence = func() time.Duration { return 0 }
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	l := &Link{
+		cfg: cfg, log: cfg.Log, start: start,
+		nudges: make(chan struct{}, 1),
+		pause:  newPause(cfg.BackoffCap),
+	}
+	l.board.status = Status{Hubs: knownHubs(nil, cfg.Hubs)}
+	return l, nil
+}
+
+// Nudge makes the next beat due now: the machine's description has changed, or
+// Silence has become shorter.
+func (l *Link) Nudge() {
+	select {
+	case l.nudges <- struct{}{}:
+	default: // one is waiting already
+	}
+}
+
+// Run keeps the link until ctx ends, and then returns nil. It fails only where
+// Memory cannot be read: without it a session of this life could not be told from
+// one of an earlier life. What Memory cannot write is logged, and tried again with
+// the next session.
+func (l *Link) Run(ctx context.Context) error {
+	mem, err := l.cfg.Memory.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("keep the link: load what it remembers: %w", err)
+	}
+	l.mem = mem
+	l.board.set(func(s *Status) {
+		s.Fenced, s.WentBack, s.Session = mem.Fenced, mem.WentBack, mem.Session
+		s.Hubs = knownHubs(mem.Hubs, l.cfg.Hubs)
+	})
+	defer l.stopSeeking()
+	for {
+		f, err := l.connection(ctx)
+		if err != nil {
+			return nil // ctx is done
+		}
+		end := l.session(ctx, f)
+		if ctx.Err() != nil {
+			return nil
+		}
+		l.lost(ctx, end)
+	}
+}
+
+// now is monotonic time as sessions are given it.
+func (l *Link) now() time.Duration { return time.Since(l.start) }
+
+// keep writes what is remembered, with rows.
+func (l *Link) keep(ctx context.Context, rows ...fleet.Transition) error {
+	if err := l.cfg.Memory.Keep(ctx, l.mem, rows...); err != nil {
+		return fmt.Errorf("remember the link: %w", err)
+	}
+	return nil
+}

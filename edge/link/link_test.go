@@ -1,0 +1,324 @@
+package link_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/edge/link"
+	"skerry/fleet"
+	"skerry/syncproto"
+	"skerry/syncproto/transport"
+)
+
+func TestConnectAndSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.journal.record(running(1), noise(2))
+		w.run()
+		w.until(time.Second, "connect", w.settled)
+
+		c := w.cluster.seen()
+		h := c.hellos[0]
+		if h.Session != 1 || h.First != 1 || h.Last != 2 || h.Node != nodeID || !bytes.Equal(h.ChainHash, w.journal.Head().ChainHash) {
+			t.Errorf("hello %+v", h)
+		}
+		if c.beats[0].Node == nil || c.beats[0].Node.Name != "n1" {
+			t.Errorf("first beat %+v: no description", c.beats[0])
+		}
+		if got := []string{c.rows[0].Message, c.rows[1].Message}; !slices.Equal(got, []string{"row 1", "row 2"}) {
+			t.Errorf("rows %q", got)
+		}
+		s := w.link.Status()
+		if s.Hub != hubAddr || s.Epoch != 1 || s.NodeStatus != fleet.NodeReady || s.Unacknowledged != 0 || s.TTL != 10*time.Second || s.RTT < 40*time.Millisecond {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
+func TestUpdatesLeaveAtTheirTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		time.Sleep(5 * time.Second)
+		send := func(ts ...fleet.Transition) time.Duration {
+			w.journal.record(ts...)
+			return w.until(3*time.Second, "send", w.settled)
+		}
+		const roundTrip = 60 * time.Millisecond
+		if took := send(running(1)); took > 200*time.Millisecond+roundTrip {
+			t.Errorf("an urgent row took %s", took)
+		}
+		for range 20 {
+			if took := send(noise(1)); took > time.Second+roundTrip {
+				t.Errorf("a normal row took %s", took)
+			}
+			time.Sleep(130 * time.Millisecond)
+		}
+		before := len(w.cluster.seen().batches)
+		for range 9 { // within one tick, all together
+			w.journal.record(noise(1))
+			time.Sleep(10 * time.Millisecond)
+		}
+		if took := send(running(2)); took > 200*time.Millisecond+roundTrip {
+			t.Errorf("a normal row with an urgent one took %s", took)
+		}
+		if n := len(w.cluster.seen().batches) - before; n > 2 {
+			t.Errorf("ten rows travelled in %d batches", n)
+		}
+	})
+}
+
+func TestReplayInOrderAfterACut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		w.path.Cut()
+		for i := range 5000 {
+			w.journal.record(noise(i))
+		}
+		time.Sleep(time.Minute)
+		if w.connected() {
+			t.Fatal("the loss was not noticed")
+		}
+		if s := w.link.Status(); s.Unacknowledged < 5000 || s.Away < time.Minute || s.LastError == "" {
+			t.Errorf("status while cut off: %+v", s)
+		}
+		w.path.Heal()
+		w.until(link.DefaultBackoffCap+2*time.Second, "replay", w.settled)
+		wantRowsOnce(t, w)
+		for _, b := range w.cluster.seen().batches {
+			size := 0
+			for _, r := range b.Rows {
+				size += len(r)
+			}
+			if len(b.Rows) > syncproto.MaxUpdatesRows || size > syncproto.MaxUpdatesBytes {
+				t.Errorf("a batch of %d rows, %d bytes", len(b.Rows), size)
+			}
+		}
+		wantAlternating(t, w, 1)
+	})
+}
+
+// wantRowsOnce checks that the cluster has every row of the journal, once and in
+// order.
+func wantRowsOnce(t *testing.T, w *world) {
+	t.Helper()
+	rows := w.cluster.seen().rows
+	for i, r := range rows {
+		if r.Seq != fleet.Seq(i+1) {
+			t.Fatalf("row %d of the cluster has number %d", i+1, r.Seq)
+		}
+	}
+	if n := len(rows); fleet.Seq(n) != w.journal.Head().Last {
+		t.Errorf("the cluster has %d rows, the journal %d", n, w.journal.Head().Last)
+	}
+}
+
+// wantAlternating checks that losses and returns of the link are journaled in
+// turn, beginning with a loss, at least n of each.
+func wantAlternating(t *testing.T, w *world, n int) {
+	t.Helper()
+	var seen []fleet.TransitionKind
+	for _, k := range w.journal.kinds(t) {
+		if k == fleet.TransitionDisconnect || k == fleet.TransitionReconnect {
+			seen = append(seen, k)
+		}
+	}
+	for i, k := range seen {
+		if want := []fleet.TransitionKind{fleet.TransitionDisconnect, fleet.TransitionReconnect}[i%2]; k != want {
+			t.Fatalf("losses and returns do not alternate: %v", seen)
+		}
+	}
+	if len(seen) < 2*n || len(seen)%2 != 0 {
+		t.Errorf("losses and returns: %v, want at least %d of each", seen, n)
+	}
+}
+
+func TestResendAfterLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.cluster.upTo = 7 // the cluster takes less than it was sent
+		w.path.Lose(0.2)
+		w.run()
+		for i := range 100 {
+			w.journal.record(running(i))
+			time.Sleep(50 * time.Millisecond)
+			switch i % 30 {
+			case 10:
+				w.path.Cut()
+			case 20:
+				w.path.Heal()
+			}
+		}
+		w.path.Heal()
+		w.until(5*time.Minute, "settle", w.settled)
+		wantRowsOnce(t, w)
+	})
+}
+
+func TestDesiredIsDeliveredAndHoldingsListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hub(hubAddr)
+		w.site.holdings = []fleet.AllocID{"forgotten"}
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		h.step(func(p *syncproto.HubSession) []syncproto.Output {
+			return slices.Concat(p.Desire(syncproto.Desired{Index: 120, Full: true, Cluster: "cluster-1"}), p.Desire(syncproto.Desired{Index: 121, From: 120, Cluster: "cluster-1"}))
+		})
+		w.until(time.Second, "receive", func() bool {
+			return len(w.cluster.seen().received) == 2
+		})
+		w.until(time.Second, "list holdings", func() bool { return slices.Contains(w.cluster.seen().holdings, "forgotten") })
+		if got := w.cluster.seen().received; !slices.Equal(got, []fleet.Index{120, 121}) {
+			t.Errorf("received %v", got)
+		}
+	})
+}
+
+func TestDescriptionTravelsOnceUnlessItChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hub(hubAddr)
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		described := func() (n int) {
+			for _, b := range w.cluster.seen().beats {
+				if b.Node != nil {
+					n++
+				}
+			}
+			return n
+		}
+		time.Sleep(time.Minute)
+		if n := described(); n != 1 {
+			t.Errorf("described %d times in an idle minute, want once", n)
+		}
+		w.site.describe("h2")
+		w.link.Nudge()
+		w.until(time.Second, "the new description", func() bool { return described() == 2 })
+		w.cluster.with(func() { w.cluster.needNode = true })
+		w.until(25*time.Second, "the description asked for", func() bool { return described() == 3 })
+		h.step(func(p *syncproto.HubSession) []syncproto.Output {
+			return p.Resync(syncproto.Resync{Reason: "half-way"})
+		})
+		w.until(time.Second, "the description at a resync", func() bool { return described() == 4 })
+		w.stop()
+		w.run() // the next life of the agent remembers
+		w.until(2*time.Second, "connect", w.connected)
+		if n := described(); n != 4 {
+			t.Errorf("described %d times, want 4: the cluster has it", n)
+		}
+	})
+}
+
+func TestNamesAreResolvedAtEveryAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.cfg.Hubs = []string{"hub.example:4647"}
+		tries := 0
+		w.cfg.Resolve = func(context.Context, string) ([]net.Addr, error) {
+			if tries++; tries < 5 {
+				return nil, &net.DNSError{Err: "no such host", Name: "hub.example", IsNotFound: true}
+			}
+			return resolve(hubAddr)
+		}
+		w.run()
+		w.until(time.Second, "say so", func() bool { return strings.Contains(w.link.Status().LastError, "no such host") })
+		w.until(time.Minute, "connect", w.connected)
+	})
+}
+
+func TestHubListIsLearnedAndKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const second, third = "10.0.0.2:4647", "10.0.0.3:4647"
+		w := newWorld(t)
+		first := w.hub(hubAddr)
+		w.cluster.hubs = []string{hubAddr, second}
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		if got := w.journal.remembered().Hubs; !slices.Equal(got, w.cluster.hubs) {
+			t.Errorf("after the Welcome %v are remembered", got)
+		}
+		w.cluster.with(func() {
+			w.cluster.newHubs = []string{second, third}
+			w.cluster.hubs = w.cluster.newHubs
+		})
+		w.until(11*time.Second, "learn", func() bool { return slices.Contains(w.journal.remembered().Hubs, third) })
+		if got := w.link.Status().Hubs; !slices.Equal(got, []string{second, third, hubAddr}) {
+			t.Errorf("hubs tried: %v", got)
+		}
+		w.hub(third)
+		first.kill() // the only hub that was configured
+		w.until(10*time.Second, "connect to a hub that was learned", func() bool { return w.connected() && w.link.Status().Hub == third })
+		w.stop()
+		w.run() // also the next life of the agent knows it
+		w.until(10*time.Second, "connect again", w.connected)
+	})
+}
+
+func TestRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hub(hubAddr)
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		ask := func(req syncproto.Request) (*transport.Stream, *syncproto.Reader, syncproto.Reply) {
+			s, err := h.conn().Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := syncproto.NewWriter(s).Write(req); err != nil {
+				t.Fatal(err)
+			}
+			r := syncproto.NewReader(s)
+			m, err := r.Read()
+			if err != nil {
+				t.Fatalf("read the reply: %v", err)
+			}
+			return s, r, m.(syncproto.Reply)
+		}
+		s, r, reply := ask(syncproto.Request{Kind: syncproto.RequestLogs, Alloc: "a1"})
+		if reply.Error != nil {
+			t.Fatalf("logs: %v", reply.Error)
+		}
+		if err := s.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r.Rest())
+		if err != nil || len(b) != 200_000 {
+			t.Errorf("%d bytes of logs, %v", len(b), err)
+		}
+		if _, _, reply := ask(syncproto.Request{Kind: syncproto.RequestLogs, Alloc: "a2"}); reply.Error == nil || reply.Error.Code != fleet.CodeNotFound {
+			t.Errorf("logs of an unknown allocation: %v", reply.Error)
+		}
+		if _, _, reply := ask(syncproto.Request{Kind: "dance"}); reply.Error == nil || reply.Error.Code != fleet.CodeUnsupported {
+			t.Errorf("an unknown request: %v", reply.Error)
+		}
+		for range 40 { // more than are served at a time: each ends when the hub has had enough
+			s, _, reply := ask(syncproto.Request{Kind: syncproto.RequestLogs, Alloc: "a1", Follow: true})
+			if reply.Error != nil {
+				t.Fatalf("follow: %v", reply.Error)
+			}
+			s.Abort()
+			time.Sleep(200 * time.Millisecond)
+		}
+		if !w.connected() || len(w.cluster.seen().hellos) != 1 {
+			t.Error("requests disturbed the session")
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package link_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/edge/link"
+)
+
+func TestBlipKeepsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		for range 10 {
+			w.path.Cut()
+			w.journal.record(running(1))
+			time.Sleep(800 * time.Millisecond)
+			w.path.Heal()
+			w.until(3*time.Second, "settle", w.settled)
+			time.Sleep(7 * time.Second)
+		}
+		if n := len(w.cluster.seen().hellos); n != 1 {
+			t.Errorf("%d sessions, want 1: a blip ends none", n)
+		}
+	})
+}
+
+// A link that heals is settled within 2 s of the first packet that gets through,
+// however long it was cut and whatever was going on when it was.
+func TestSettledSoonAfterHealing(t *testing.T) {
+	for _, cut := range []time.Duration{2, 4, 9, 17, 29, 31, 60, 200, 3600} {
+		cut *= time.Second
+		t.Run(cut.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.hub(hubAddr)
+				w.run()
+				w.until(time.Second, "connect", w.connected)
+				for range 4 {
+					time.Sleep(11 * time.Second)
+					w.path.Cut()
+					w.journal.record(running(1))
+					time.Sleep(cut)
+					w.path.Heal()
+					healed := w.path.Count()
+					first := w.until(link.DefaultBackoffCap, "first packet", func() bool {
+						return w.path.Count().Sub(healed).ReceivedPackets > 0
+					})
+					if took := w.until(10*time.Second, "settle", w.settled); took > 2*time.Second {
+						t.Errorf("settled %s after the first packet, %s after healing", took, first+took)
+					}
+					if bytes := w.path.Count().Sub(healed).Bytes(); bytes > 20_000 {
+						t.Errorf("%d bytes until settled, want at most 20,000", bytes)
+					}
+				}
+				wantRowsOnce(t, w)
+			})
+		})
+	}
+}
+
+func TestSilentDeathIsNoticedWithinThreeBeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, ttl := range []time.Duration{10 * time.Second, 60 * time.Second, 15 * time.Minute} {
+			w := newWorld(t)
+			w.cluster.ttl = ttl
+			h := w.hub(hubAddr)
+			w.run()
+			w.until(time.Second, "connect", w.connected)
+			time.Sleep(3*ttl + ttl/2)
+			if !w.connected() || len(w.cluster.seen().hellos) != 1 {
+				t.Fatalf("TTL %s: the idle session did not last", ttl)
+			}
+			w.path.Cut()
+			hub := h.conn()
+			start := time.Now()
+			w.until(4*ttl+time.Second, "notice", func() bool { return !w.connected() })
+			edge := time.Since(start)
+			if edge > 4*ttl {
+				t.Errorf("TTL %s: the edge noticed after %s", ttl, edge)
+			}
+			<-hub.Done()
+			if took := time.Since(start); took > 4*ttl {
+				t.Errorf("TTL %s: the hub noticed after %s", ttl, took)
+			}
+			w.stop()
+			h.kill()
+		}
+	})
+}
+
+func TestRebindKeepsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		for i := range 6 {
+			time.Sleep(15 * time.Second)
+			w.path.Rebind()
+			w.journal.record(running(i))
+			if took := w.until(5*time.Second, "settle", w.settled); took > 2*time.Second {
+				t.Errorf("settled %s after a rebind", took)
+			}
+		}
+		if n := len(w.cluster.seen().hellos); n != 1 {
+			t.Errorf("%d sessions, want 1: the connection migrates", n)
+		}
+	})
+}
+
+func TestAnotherHubTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		addrs := []string{"10.0.0.1:4647", "10.0.0.2:4647", "10.0.0.3:4647"}
+		hubs := map[string]*hub{}
+		for _, a := range addrs {
+			hubs[a] = w.hub(a)
+		}
+		w.cfg.Hubs = append([]string{"10.0.0.99:4647"}, addrs...) // one that is gone for good
+		w.run()
+		w.until(3*time.Second, "connect", w.connected)
+		for range 2 {
+			gone := w.link.Status().Hub
+			hubs[gone].kill()
+			w.journal.record(running(1))
+			took := w.until(10*time.Second, "take over", func() bool { return w.settled() && w.link.Status().Hub != gone })
+			if took > 4*time.Second {
+				t.Errorf("another hub took over after %s", took)
+			}
+		}
+		wantRowsOnce(t, w)
+		wantAlternating(t, w, 2)
+	})
+}
+
+func TestRestartWhileCutOffIsNotedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		for range 3 { // agents that live and die without a link
+			w.stop()
+			w.path.Cut()
+			w.run()
+			time.Sleep(30 * time.Second)
+		}
+		w.path.Heal()
+		w.until(time.Minute, "settle", w.settled)
+		wantAlternating(t, w, 1)
+		if n := len(w.journal.kinds(t)); n != 2 {
+			t.Errorf("%d rows, want one loss and one return", n)
+		}
+	})
+}
+
+// An idle link: what a beat costs, both ways, IP and UDP headers counted.
+func TestBytesOfAnIdleBeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cluster.ttl = time.Minute
+		w.hub(hubAddr)
+		for i := range 1000 {
+			w.journal.record(noise(i))
+		}
+		w.run()
+		w.until(3*time.Second, "settle", w.settled)
+		time.Sleep(time.Hour)
+		before, beats := w.path.Count(), len(w.cluster.seen().beats)
+		time.Sleep(24 * time.Hour)
+		spent := w.path.Count().Sub(before)
+		n := len(w.cluster.seen().beats) - beats
+		each := float64(spent.Bytes()) / float64(n)
+		t.Logf("%d beats of 60 s in a day: %.1f bytes each (%.2f packets out, %.2f in), %.1f KB a day",
+			n, each, float64(spent.SentPackets)/float64(n), float64(spent.ReceivedPackets)/float64(n), float64(spent.Bytes())/1000)
+		if each > 250 {
+			t.Errorf("%.1f bytes a beat, at most 250 are allowed", each)
+		}
+		if n := w.journal.kept(); n > 3 {
+			t.Errorf("%d writes to the disk for an idle link", n)
+		}
+	})
+}

@@ -1,0 +1,162 @@
+package link
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"skerry/fleet"
+)
+
+// firstPause bounds the pause after the first attempt that failed; each further
+// one doubles the bound up to the cap.
+const firstPause = time.Second
+
+// pause is the time between rounds of dialing: exponential, with full jitter also
+// at the cap, so that a fleet which lost its hub together does not come back
+// together.
+type pause struct {
+	cap   time.Duration
+	steps *backoff.ExponentialBackOff
+}
+
+func newPause(limit time.Duration) *pause {
+	b := backoff.NewExponentialBackOff(
+		// Uniform in [0, 2·interval]: the interval is half of the bound.
+		backoff.WithRandomizationFactor(1),
+		backoff.WithInitialInterval(min(firstPause, limit)/2),
+		backoff.WithMaxInterval(limit/2),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxElapsedTime(0),
+	)
+	b.Reset()
+	return &pause{cap: limit, steps: b}
+}
+
+// next draws the next pause.
+func (p *pause) next() time.Duration { return min(p.steps.NextBackOff(), p.cap) }
+
+// nextAfter draws the pause after a round of dialing that took a while: the cap is
+// for the two of them, so that a link which healed within the round is found
+// within the cap.
+func (p *pause) nextAfter(took time.Duration) time.Duration {
+	return min(p.next(), max(p.cap-took, p.cap/4))
+}
+
+// reset starts again from the shortest.
+func (p *pause) reset() { p.steps.Reset() }
+
+// slow draws the pause after a refusal that only a person can mend.
+func (p *pause) slow() time.Duration { return p.cap/2 + rand.N(p.cap/2+1) }
+
+// after is the pause after a session ended with err, given how many sessions have
+// ended in a row without being committed.
+func (p *pause) after(e ending) time.Duration {
+	switch e.err.Code {
+	case fleet.CodeFork, fleet.CodeCloned, fleet.CodeVersion, fleet.CodeForbidden:
+		return max(p.slow(), e.retryAfter)
+	case fleet.CodeStaleSession:
+		if e.firstTry {
+			return 0
+		}
+	}
+	d := p.next()
+	if e.retryAfter > 0 {
+		// Not before, and not all together either.
+		d = e.retryAfter + min(d, e.retryAfter)
+	}
+	return d
+}
+
+// Handshake timeouts. A packet that is lost is repeated after longer and longer
+// times, so short attempts notice a healed path sooner; every fourth one is long
+// enough for a slow path.
+const (
+	shortHandshake = 3 * time.Second
+	longHandshake  = 10 * time.Second
+)
+
+// handshakeTimeout is the time for the n-th round of dialing, from 0.
+func handshakeTimeout(n int) time.Duration {
+	if n%4 == 3 {
+		return longHandshake
+	}
+	return shortHandshake
+}
+
+// Ticks of updates (protocol.md 5).
+const (
+	urgentTick = 200 * time.Millisecond
+	normalTick = 5 * urgentTick
+)
+
+// nextTick is the first tick after now.
+func nextTick(now time.Duration, urgent bool) time.Duration {
+	tick := normalTick
+	if urgent {
+		tick = urgentTick
+	}
+	return (now/tick + 1) * tick
+}
+
+// beatAfter is the time from one beat to the next: a little less than the TTL, or
+// than the longest silence (0: any) where that is shorter, by a different amount
+// each time.
+func beatAfter(ttl, silence time.Duration) time.Duration {
+	if silence > 0 {
+		ttl = min(ttl, silence)
+	}
+	return ttl - rand.N(ttl/20+1)
+}
+
+// Bounds of how long an answer may be away before the path is in doubt.
+const (
+	minDoubt = 1500 * time.Millisecond // QUIC has repeated a packet three times by then
+	doubtRTT = 4
+)
+
+// doubtAfter is how long nothing may be heard after something was sent before a
+// second connection is tried.
+func doubtAfter(rtt time.Duration) time.Duration { return max(minDoubt, doubtRTT*rtt) }
+
+// order is the order in which hubs are dialed: the one that worked last, then the
+// others, shuffled by shuffle.
+func order(hubs []string, last string, shuffle func(n int, swap func(i, j int))) []string {
+	o := slices.Clone(hubs)
+	shuffle(len(o), func(i, j int) { o[i], o[j] = o[j], o[i] })
+	if i := slices.Index(o, last); i > 0 {
+		o = slices.Insert(slices.Delete(o, i, i+1), 0, last)
+	}
+	return o
+}
+
+// After patientAfter rounds in vain fewer hubs are dialed in each: packets cost,
+// also those that nobody hears.
+const (
+	patientAfter = 10
+	patientHubs  = 2
+)
+
+// perRound is how many of the hubs the n-th round of dialing tries, from 0.
+func perRound(hubs, n int) int {
+	if n < patientAfter {
+		return hubs
+	}
+	return min(hubs, patientHubs)
+}
+
+// maxHubs bounds the addresses that are tried.
+const maxHubs = 64
+
+// knownHubs joins what hubs told and what was configured, each once.
+func knownHubs(told, configured []string) []string {
+	var all []string
+	for _, h := range slices.Concat(told, configured) {
+		if h != "" && !slices.Contains(all, h) && len(all) < maxHubs {
+			all = append(all, h)
+		}
+	}
+	return all
+}

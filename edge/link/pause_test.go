@@ -1,0 +1,160 @@
+package link
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+)
+
+// In the package itself: rules with arithmetic in them, which nothing exports.
+
+func TestPauseIsExponentialWithFullJitter(t *testing.T) {
+	const limit, draws = time.Minute, 20_000
+	bounds := []time.Duration{1 * time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 32 * time.Second, limit, limit, limit}
+	var most, least, sum [9]time.Duration
+	for range draws {
+		p := newPause(limit)
+		for i := range bounds {
+			d := p.next()
+			most[i], sum[i] = max(most[i], d), sum[i]+d
+			if least[i] == 0 || d < least[i] {
+				least[i] = d
+			}
+		}
+	}
+	for i, bound := range bounds {
+		mean := sum[i] / draws
+		if most[i] > bound || most[i] < bound*98/100 || least[i] > bound/50 || mean < bound*48/100 || mean > bound*52/100 {
+			t.Errorf("pause %d: %s to %s, mean %s; want all of 0 to %s", i, least[i], most[i], mean, bound)
+		}
+	}
+}
+
+func TestPauseAndRoundTogetherKeepTheCap(t *testing.T) {
+	p := newPause(time.Minute)
+	for range 1000 {
+		for _, took := range []time.Duration{0, shortHandshake, longHandshake} {
+			if d := p.nextAfter(took); d+took > time.Minute {
+				t.Fatalf("%s and a round of %s: more than the cap", d, took)
+			}
+		}
+	}
+}
+
+func TestPauseAfterASession(t *testing.T) {
+	refused := func(code fleet.Code, retry time.Duration, first bool) ending {
+		return ending{err: &fleet.Error{Code: code}, retryAfter: retry, firstTry: first}
+	}
+	tests := []struct {
+		name        string
+		e           ending
+		least, most time.Duration
+	}{
+		{"lost", refused(fleet.CodeTimeout, 0, true), 0, time.Second},
+		{"not before", refused(fleet.CodeUnavailable, 20*time.Second, true), 20 * time.Second, 21 * time.Second},
+		{"soon, but not together", refused(fleet.CodeUnavailable, 100*time.Millisecond, true), 100 * time.Millisecond, 200 * time.Millisecond},
+		{"cloned", refused(fleet.CodeCloned, 0, true), 30 * time.Second, time.Minute},
+		{"fork", refused(fleet.CodeFork, 5*time.Minute, true), 5 * time.Minute, 5 * time.Minute},
+		{"stale", refused(fleet.CodeStaleSession, 0, true), 0, 0},
+		{"stale again", refused(fleet.CodeStaleSession, 0, false), 0, time.Second},
+	}
+	for _, tt := range tests {
+		for range 1000 {
+			if d := newPause(time.Minute).after(tt.e); d < tt.least || d > tt.most {
+				t.Errorf("%s: %s, want %s to %s", tt.name, d, tt.least, tt.most)
+				break
+			}
+		}
+	}
+}
+
+func TestNextTick(t *testing.T) {
+	const ms = time.Millisecond
+	tests := []struct {
+		now    time.Duration
+		urgent bool
+		want   time.Duration
+	}{
+		{0, true, 200 * ms}, {199 * ms, true, 200 * ms}, {200 * ms, true, 400 * ms}, {1234 * ms, true, 1400 * ms},
+		{0, false, 1000 * ms}, {999 * ms, false, 1000 * ms}, {1000 * ms, false, 2000 * ms}, {1234 * ms, false, 2000 * ms},
+	}
+	for _, tt := range tests {
+		if got := nextTick(tt.now, tt.urgent); got != tt.want {
+			t.Errorf("at %s, urgent %v: %s, want %s", tt.now, tt.urgent, got, tt.want)
+		}
+	}
+}
+
+func TestBeatsComeALittleBeforeTheTTL(t *testing.T) {
+	for _, ttl := range []time.Duration{10 * time.Second, 15 * time.Minute} {
+		for range 1000 {
+			if d := beatAfter(ttl, 0); d > ttl || d < ttl*95/100 {
+				t.Fatalf("TTL %s: a beat after %s", ttl, d)
+			}
+			if d := beatAfter(ttl, time.Hour); d > ttl || d < ttl*95/100 {
+				t.Fatalf("TTL %s, at most an hour of silence: a beat after %s", ttl, d)
+			}
+			if d := beatAfter(ttl, 3*time.Second); d > 3*time.Second || d < 2850*time.Millisecond {
+				t.Fatalf("TTL %s, at most 3 s of silence: a beat after %s", ttl, d)
+			}
+		}
+	}
+}
+
+func TestHandshakeTimeouts(t *testing.T) {
+	for n, want := range []time.Duration{shortHandshake, shortHandshake, shortHandshake, longHandshake, shortHandshake} {
+		if got := handshakeTimeout(n); got != want {
+			t.Errorf("round %d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestFewerHubsAreDialedAfterALongTime(t *testing.T) {
+	for _, tt := range []struct{ hubs, round, want int }{{5, 0, 5}, {5, 9, 5}, {5, 10, 2}, {1, 500, 1}, {0, 500, 0}} {
+		if got := perRound(tt.hubs, tt.round); got != tt.want {
+			t.Errorf("round %d of %d hubs: %d, want %d", tt.round, tt.hubs, got, tt.want)
+		}
+	}
+}
+
+func TestDoubtNeedsSeveralRoundTrips(t *testing.T) {
+	for rtt, want := range map[time.Duration]time.Duration{0: minDoubt, 40 * time.Millisecond: minDoubt, 700 * time.Millisecond: 2800 * time.Millisecond} {
+		if got := doubtAfter(rtt); got != want {
+			t.Errorf("round trip %s: doubt after %s, want %s", rtt, got, want)
+		}
+	}
+}
+
+func TestOrderPrefersTheLastGoodHub(t *testing.T) {
+	reverse := func(n int, swap func(i, j int)) {
+		for i := range n / 2 {
+			swap(i, n-1-i)
+		}
+	}
+	hubs := []string{"a", "b", "c"}
+	for last, want := range map[string][]string{
+		"":  {"c", "b", "a"},
+		"c": {"c", "b", "a"},
+		"b": {"b", "c", "a"},
+		"a": {"a", "c", "b"},
+		"x": {"c", "b", "a"},
+	} {
+		if got := order(hubs, last, reverse); !slices.Equal(got, want) {
+			t.Errorf("last %q: %v, want %v", last, got, want)
+		}
+	}
+	if !slices.Equal(hubs, []string{"a", "b", "c"}) {
+		t.Error("the list itself was changed")
+	}
+}
+
+func TestKnownHubs(t *testing.T) {
+	if got := knownHubs([]string{"b", "", "c"}, []string{"a", "b"}); !slices.Equal(got, []string{"b", "c", "a"}) {
+		t.Errorf("got %v", got)
+	}
+	if got := knownHubs(nil, slices.Repeat([]string{"a"}, 100)); len(got) != 1 {
+		t.Errorf("got %v", got)
+	}
+}

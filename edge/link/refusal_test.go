@@ -1,0 +1,223 @@
+package link_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/edge/link"
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+func TestRefusals(t *testing.T) {
+	refuse := func(r syncproto.Refused) func(syncproto.Hello) *syncproto.Refused {
+		return func(syncproto.Hello) *syncproto.Refused { return &r }
+	}
+	tests := map[string]struct {
+		refused    syncproto.Refused
+		state      link.State
+		atLeast    time.Duration // between Hellos
+		fenced     bool
+		manyWithin time.Duration // three Hellos come within
+	}{
+		"unavailable":             {refused: syncproto.Refused{Code: fleet.CodeUnavailable, Message: "no leader"}, state: link.StateWaiting, manyWithin: 10 * time.Second},
+		"unavailable, not before": {refused: syncproto.Refused{Code: fleet.CodeUnavailable, RetryAfter: 20 * time.Second}, state: link.StateWaiting, atLeast: 20 * time.Second},
+		"cloned":                  {refused: syncproto.Refused{Code: fleet.CodeCloned, Message: "another machine"}, state: link.StateFenced, atLeast: 30 * time.Second, fenced: true},
+		"fork":                    {refused: syncproto.Refused{Code: fleet.CodeFork, Message: "another history"}, state: link.StateFenced, atLeast: 30 * time.Second, fenced: true},
+		"version":                 {refused: syncproto.Refused{Code: fleet.CodeVersion, Message: "too old"}, state: link.StateWaiting, atLeast: 30 * time.Second},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.hub(hubAddr)
+				w.journal.record(running(1))
+				w.cluster.refuse = refuse(tt.refused)
+				w.run()
+				var at []time.Time
+				for len(at) < 3 {
+					n := len(at)
+					w.until(3*time.Minute, "the next Hello", func() bool {
+						return len(w.cluster.seen().hellos) > n
+					})
+					at = append(at, time.Now())
+				}
+				for i := 1; i < len(at); i++ {
+					if d := at[i].Sub(at[i-1]); d < tt.atLeast {
+						t.Errorf("tried again after %s, want %s at least", d, tt.atLeast)
+					}
+				}
+				if d := at[2].Sub(at[0]); tt.manyWithin > 0 && d > tt.manyWithin {
+					t.Errorf("three attempts took %s", d)
+				}
+				w.until(5*time.Second, "pause", func() bool { return w.link.Status().NextTry > 0 })
+				s := w.link.Status()
+				if s.State != tt.state || (s.Fenced != "") != tt.fenced || s.NextTry == 0 || !strings.Contains(s.LastError, tt.refused.Message) {
+					t.Errorf("status %+v", s)
+				}
+				if seen := w.cluster.seen(); len(seen.batches) > 0 || len(seen.beats) > 0 {
+					t.Error("something was sent after a refusal")
+				}
+				w.cluster.with(func() { w.cluster.refuse = nil })
+				w.until(3*time.Minute, "settle once it is let in", w.settled)
+				if s := w.link.Status(); s.Fenced != "" || s.LastError != "" {
+					t.Errorf("status once it is let in: %+v", s)
+				}
+			})
+		})
+	}
+}
+
+func TestStaleSessionIsMendedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.cluster.session = 41 // the edge's disk was restored
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		if hellos := w.cluster.seen().hellos; len(hellos) != 2 || hellos[1].Session != 42 || w.journal.remembered().Session != 42 {
+			t.Errorf("Hellos %+v, remembered %+v; want two, the second of session 42", hellos, w.journal.remembered())
+		}
+	})
+}
+
+func TestAnotherClusterIsNotTalkedTo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.journal.mem = link.Remembered{Session: 3, Cluster: "cluster-0", Disconnected: true}
+		w.run()
+		time.Sleep(3 * time.Minute)
+		if seen := w.cluster.seen(); len(seen.beats) > 0 || len(seen.hellos) == 0 || len(seen.hellos) > 6 {
+			t.Errorf("%d beats and %d Hellos to another cluster", len(seen.beats), len(seen.hellos))
+		}
+		if s := w.link.Status(); !strings.Contains(s.LastError, "belongs to cluster") {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
+// TestClusterThatWentBack restores a cluster from an older snapshot, which is
+// noticed also where its index has grown past the old one since.
+func TestClusterThatWentBack(t *testing.T) {
+	for name, index := range map[string]fleet.Index{"behind": 50, "grown past it since": 500} {
+		t.Run(name, func(t *testing.T) { testClusterThatWentBack(t, index) })
+	}
+}
+
+func testClusterThatWentBack(t *testing.T, index fleet.Index) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		for i := range 20 {
+			w.journal.record(running(i))
+		}
+		w.run()
+		w.until(time.Second, "settle", w.settled)
+		w.stop()
+		w.journal.compact(15)                         // acknowledged long ago
+		w.cluster.index, w.cluster.applied = index, 5 // restored from an older snapshot
+		w.cluster.rows, w.cluster.chain = w.cluster.rows[:5], nil
+		w.site.desired = 90
+		w.run()
+		w.until(time.Second, "settle", w.settled)
+		if s := w.link.Status(); !strings.Contains(s.WentBack, "had acknowledged row 20") {
+			t.Errorf("status %+v", s)
+		}
+		if n := w.site.restatements(); n != 1 {
+			t.Errorf("restated %d times, want once", n)
+		}
+		batches := w.cluster.seen().batches
+		b := batches[len(batches)-1]
+		if !b.Base || b.First != 15 {
+			t.Errorf("the replay starts at %d (base %v), want 15 as a new base", b.First, b.Base)
+		}
+		wantAlternating(t, w, 1)
+		rows := w.cluster.seen().rows
+		if last := rows[len(rows)-1]; last.Message != "restated" {
+			t.Errorf("the last row is %q", last.Message)
+		}
+	})
+}
+
+// TestLostJournalGoesOnFromTheCluster: an edge that lost its rows asks where to go
+// on, and is back at once with a journal that does.
+func TestLostJournalGoesOnFromTheCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		for i := range 20 {
+			w.journal.record(running(i))
+		}
+		w.run()
+		w.until(time.Second, "settle", w.settled)
+		w.stop()
+		before := len(w.cluster.seen().rows)
+		w.journal.lose("the database is gone")
+		w.journal.record(running(20))
+		w.run()
+		w.until(time.Second, "settle", w.settled)
+		s := w.cluster.seen()
+		rows := s.rows[before:]
+		if len(rows) < 2 || rows[0].Kind != fleet.TransitionGap || rows[1].Message != "row 20" {
+			t.Errorf("rows after the loss: %+v", rows)
+		}
+		for _, r := range rows[2:] {
+			if r.Kind == fleet.TransitionDisconnect {
+				t.Errorf("asking where to go on looks like a loss of the link: %+v", rows)
+			}
+		}
+		var lost []string
+		for _, h := range s.hellos {
+			lost = append(lost, h.Lost)
+		}
+		// The counter of sessions is lost, too: the first try is refused as stale.
+		if want := []string{"", "the database is gone", "the database is gone", ""}; !slices.Equal(lost, want) {
+			t.Errorf("its sessions say %q, want %q", lost, want)
+		}
+		if h := s.hellos[len(s.hellos)-1]; h.First != fleet.Seq(before+1) {
+			t.Errorf("it goes on from %d, want %d", h.First, before+1)
+		}
+	})
+}
+
+func TestDiskThatFailsKeepsTheLinkTrying(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		w.path.Cut()
+		w.journal.fail(errors.New("disk full"))
+		time.Sleep(2 * time.Minute)
+		w.path.Heal()
+		time.Sleep(2 * time.Minute)
+		if w.connected() {
+			t.Error("a session began whose counter was not kept")
+		}
+		w.journal.fail(nil)
+		w.until(2*time.Minute, "settle", w.settled)
+	})
+}
+
+func TestSlowCommitIsNoDeadLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hub(hubAddr)
+		w.cluster.stuck = true // no leader to commit the session
+		w.run()
+		time.Sleep(15 * time.Second)
+		if n := len(w.cluster.seen().hellos); n != 1 {
+			t.Errorf("%d sessions while the first is being committed", n)
+		}
+		w.cluster.with(func() { w.cluster.stuck = false })
+		h.step(func(p *syncproto.HubSession) []syncproto.Output {
+			return p.Acknowledge(syncproto.HeartbeatAck{Epoch: 1, TTL: 10 * time.Second})
+		})
+		w.until(time.Second, "connect", w.connected)
+	})
+}

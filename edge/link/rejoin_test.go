@@ -1,0 +1,58 @@
+package link_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/fleet"
+)
+
+// TestRejoinedOncePerDisconnect: what tells of running tasks is said once where the
+// cluster had missed the edge, however many sessions it takes until it is ready;
+// not at the first session, and not after a blip.
+func TestRejoinedOncePerDisconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		want := func(when string, rejoins int, waiting bool) {
+			t.Helper()
+			w.journal.mu.Lock()
+			got := w.journal.rejoins
+			w.journal.mu.Unlock()
+			if now := w.journal.remembered().Rejoined; got != rejoins || now != waiting {
+				t.Errorf("%s: rejoined %d times, waiting %v; want %d, %v", when, got, now, rejoins, waiting)
+			}
+		}
+		status := func(s fleet.NodeStatus) { w.cluster.with(func() { w.cluster.status = s }) }
+		again := func() {
+			t.Helper()
+			w.path.Cut()
+			w.until(5*time.Minute, "notice the cut", func() bool { return !w.connected() })
+			w.path.Heal()
+			w.until(5*time.Minute, "settle", w.settled)
+		}
+		status(fleet.NodeInitializing)
+		w.run()
+		w.until(time.Second, "settle", w.settled)
+		want("first session", 0, false)
+
+		status(fleet.NodeReady)
+		again()
+		want("blip", 0, false)
+
+		status(fleet.NodeInitializing)
+		again()
+		want("missed", 1, true)
+		again()
+		want("missed, and cut again before it was ready", 1, true)
+
+		status(fleet.NodeReady)
+		w.until(time.Minute, "hear that it is ready", func() bool { return !w.journal.remembered().Rejoined })
+		again()
+		want("ready, and a blip", 1, false)
+		status(fleet.NodeInitializing)
+		again()
+		want("missed for the second time", 2, true)
+	})
+}

@@ -1,0 +1,194 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// maxBatch bounds the row bytes of one Updates: half of what is allowed, as two
+// may be on the way.
+const maxBatch = syncproto.MaxUpdatesBytes / 2
+
+// replay starts sending from the row after what the cluster has applied.
+func (s *session) replay(ctx context.Context, applied fleet.Seq) {
+	s.acknowledge(ctx, applied)
+	s.cursor = applied + 1
+	if s.cursor < s.cfg.Journal.Head().First {
+		// The cluster forgot rows that it had acknowledged once, and they are gone
+		// here. What they added up to is said again.
+		s.log.Warn("the cluster went back behind this journal", "applied", applied, "first", s.cfg.Journal.Head().First)
+		if err := s.cfg.Edge.Restate(ctx); err != nil {
+			s.stop(fleet.AsError(fmt.Errorf("restate the allocations: %w", err)))
+			return
+		}
+		s.base = true
+	}
+	s.flush(ctx)
+}
+
+// rebase has a journal that lost rows go on from where the cluster stands. What was
+// announced of it no longer holds, so another session follows.
+func (s *session) rebase(ctx context.Context, ack syncproto.HeartbeatAck) {
+	if ack.Applied > 0 && len(ack.ChainHash) == 0 {
+		s.stop(fleet.Errorf(fleet.CodeVersion, "hub %s does not tell where a journal that lost rows goes on", s.f.hub).
+			WithHint("upgrade the hub"))
+		return
+	}
+	s.log.Warn("rows are lost, the journal goes on from where the cluster stands", "reason", s.cfg.Journal.Head().Lost, "applied", ack.Applied)
+	if err := s.cfg.Journal.Rebase(ctx, ack.Applied, ack.ChainHash); err != nil {
+		s.stop(fleet.AsError(err))
+		return
+	}
+	s.finish(ending{again: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost, the journal goes on after row %d", ack.Applied)})
+}
+
+func (s *session) acknowledge(ctx context.Context, applied fleet.Seq) {
+	if err := s.cfg.Journal.Acknowledge(ctx, applied); err != nil {
+		s.stop(fleet.AsError(fmt.Errorf("note applied rows: %w", err)))
+	}
+}
+
+// schedule sets the tick at which rows that wait are sent.
+func (s *session) schedule() {
+	if !s.committed || s.backlog {
+		return
+	}
+	head := s.cfg.Journal.Head()
+	if head.Last < s.cursor {
+		return
+	}
+	if at := nextTick(s.now(), head.Urgent >= s.cursor); s.sendAt == 0 || at < s.sendAt {
+		s.sendAt = at
+	}
+}
+
+// flush sends rows from the cursor on, as many as may be on the way. What is left
+// follows with the next answer.
+func (s *session) flush(ctx context.Context) {
+	s.backlog = false
+	for s.end == nil && s.committed && s.cursor <= s.cfg.Journal.Head().Last {
+		if !s.proto.MaySend() {
+			s.backlog = true
+			return
+		}
+		first, prev, rows, err := s.cfg.Journal.Rows(ctx, s.cursor, syncproto.MaxUpdatesRows, maxBatch)
+		switch {
+		case err != nil:
+			s.stop(fleet.AsError(fmt.Errorf("read rows from %d: %w", s.cursor, err)))
+			return
+		case len(rows) == 0:
+			return
+		case first != s.cursor && !s.base:
+			s.stop(fleet.Errorf(fleet.CodeGap, "rows from %d are no longer held, the next one is %d", s.cursor, first))
+			return
+		}
+		s.cursor = first + fleet.Seq(len(rows))
+		u := syncproto.Updates{First: first, Prev: prev, Rows: rows, Base: s.base}
+		s.base = false
+		s.perform(ctx, s.proto.Update(u))
+	}
+}
+
+// applied takes the answer to an Updates. Where the cluster took less than was
+// sent, sending goes on from there.
+func (s *session) applied(ctx context.Context, a syncproto.Applied) {
+	s.acknowledge(ctx, a.Last)
+	s.stands(ctx, a.Status)
+	if s.proto.InFlight() == 0 && a.Last+1 < s.cursor {
+		s.cursor, s.backlog = a.Last+1, true
+	}
+	if s.backlog {
+		s.flush(ctx)
+	}
+}
+
+// doubt looks whether anything was heard since something was sent. Where nothing
+// was, it starts a search beside the session; whichever gets through first wins.
+//
+// A packet of the hub's is no proof that this side's got through: QUIC repeats
+// what was lost after longer and longer times, each side on its own. It does say
+// that the path works, so a search starts again at once.
+func (s *session) doubt(ctx context.Context, now time.Duration) {
+	received := s.f.conn.Stats().PacketsReceived
+	switch {
+	case s.seeking == nil && received != s.heard:
+		s.hear()
+		return
+	case s.seeking == nil:
+		s.log.Debug("nothing heard", "hub", s.f.hub)
+		s.seek(ctx, 0)
+	case received != s.heard:
+		s.stopSeeking()
+		s.pause.reset()
+		s.seek(ctx, 0)
+	}
+	s.heard, s.doubtAt = received, now+minDoubt/3
+}
+
+// hear notes that the hub answers.
+func (s *session) hear() {
+	s.doubtAt = 0
+	s.stopSeeking()
+}
+
+// replacement delivers what a search beside the session found; nil: none is on.
+func (s *session) replacement() chan *found {
+	if s.seeking == nil {
+		return nil
+	}
+	return s.seeking.found
+}
+
+// replace ends the session in favour of a connection that works.
+func (s *session) replace(f *found) {
+	s.seeking.found <- f // for Run, which looks there next
+	s.finish(ending{err: fleet.Errorf(fleet.CodeTimeout, "nothing heard from hub %s", s.f.hub)})
+}
+
+// lost notes how a session ended and sets the pause before the next one.
+func (l *Link) lost(ctx context.Context, e ending) {
+	l.log.Info("session over", "committed", e.committed, "code", e.err.Code, "error", e.err.Message)
+	stale := e.err.Code == fleet.CodeStaleSession
+	e.firstTry, l.stale = !l.stale, stale
+	switch e.err.Code {
+	case fleet.CodeStaleSession:
+		l.mem.Session = max(l.mem.Session, e.session)
+	case fleet.CodeFork, fleet.CodeCloned:
+		l.mem.Fenced = e.err.Error()
+		if err := l.keep(ctx); err != nil {
+			l.log.Warn("being fenced not noted", "error", err)
+		}
+	}
+	fenced := l.mem.Fenced
+	l.board.set(func(s *Status) { s.LastError, s.Fenced, s.Epoch = e.err.Error(), fenced, 0 })
+	if e.committed && !e.again {
+		l.noteLoss(ctx, e.err.Message)
+	}
+	if l.seeking == nil {
+		if e.committed {
+			l.pause.reset() // whatever a search beside the session has used up
+		}
+		if l.wait = 0; !e.again {
+			l.wait = l.pause.after(e)
+		}
+		l.round++
+	}
+}
+
+// noteLoss journals that the link is gone, with the last answered beat as the
+// edge saw it.
+func (l *Link) noteLoss(ctx context.Context, why string) {
+	l.mem.Disconnected = true
+	err := l.keep(ctx, fleet.Transition{
+		Kind:    fleet.TransitionDisconnect,
+		Message: fmt.Sprintf("last answer %s ago: %s", l.cfg.Memory.Away().Round(time.Millisecond), why),
+	})
+	if err != nil {
+		l.mem.Disconnected = false
+		l.log.Warn("loss of the link not noted", "error", err)
+	}
+}

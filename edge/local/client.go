@@ -1,0 +1,124 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"skerry/fleet"
+)
+
+// Client speaks to the agent on this machine. It is safe for concurrent use.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// NewClient makes a Client of the unix socket at path. It does not connect.
+func NewClient(path string) *Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var c net.Conn
+		err := withShortPath(path, func(short string) (err error) {
+			c, err = new(net.Dialer).DialContext(ctx, "unix", short)
+			return err
+		})
+		return c, err
+	}
+	return &Client{socket: path, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// Status asks where the edge stands.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	var s Status
+	err := c.read(ctx, "/v1/status", nil, &s)
+	return s, err
+}
+
+// History asks for an allocation's rows, of all allocations and the agent for "".
+func (c *Client) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error) {
+	var ts []fleet.Transition
+	err := c.read(ctx, "/v1/history", url.Values{"alloc": {string(alloc)}}, &ts)
+	return ts, err
+}
+
+// Logs opens a task's output. With Follow it ends when the allocation does, or
+// with ctx.
+func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error) {
+	q := url.Values{
+		"alloc": {string(req.Alloc)}, "task": {req.Task}, "stream": {req.Stream}, "origin": {req.Origin},
+		"offset": {strconv.FormatInt(req.Offset, 10)}, "follow": {strconv.FormatBool(req.Follow)},
+	}
+	resp, err := c.do(ctx, http.MethodGet, "/v1/logs", q)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// Stop stops an allocation and keeps it stopped. It returns when that is
+// journaled.
+func (c *Client) Stop(ctx context.Context, alloc fleet.AllocID, reason string) error {
+	return c.post(ctx, "/v1/stop", url.Values{"alloc": {string(alloc)}, "reason": {reason}})
+}
+
+// Restart restarts one task, or all for "".
+func (c *Client) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error {
+	return c.post(ctx, "/v1/restart", url.Values{"alloc": {string(alloc)}, "task": {task}, "reason": {reason}})
+}
+
+func (c *Client) post(ctx context.Context, path string, q url.Values) error {
+	resp, err := c.do(ctx, http.MethodPost, path, q)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+func (c *Client) read(ctx context.Context, path string, q url.Values, into any) error {
+	resp, err := c.do(ctx, http.MethodGet, path, q)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("read the agent's answer to %s: %w", path, err)
+	}
+	return nil
+}
+
+func (c *Client) do(ctx context.Context, method, path string, q url.Values) (*http.Response, error) {
+	u := url.URL{Scheme: "http", Host: "edge", Path: path, RawQuery: q.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the agent for %s: %w", path, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		var cause *net.OpError
+		var gone *fs.PathError
+		if errors.As(err, &cause) || errors.As(err, &gone) {
+			return nil, fleet.Errorf(fleet.CodeUnavailable, "no agent answers at %s: %v", c.socket, errors.Unwrap(err)).
+				WithHint("is the edge running, and is --data-dir its data directory?")
+		}
+		return nil, fmt.Errorf("ask the agent for %s: %w", path, err)
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	failed := new(fleet.Error)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(failed); err != nil || failed.Code == "" {
+		return nil, fmt.Errorf("ask the agent for %s: %s", path, resp.Status)
+	}
+	return nil, failed
+}

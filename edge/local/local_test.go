@@ -1,0 +1,202 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"skerry/edge/local"
+	"skerry/fleet"
+)
+
+// agent is an Agent that notes what it is asked.
+type agent struct {
+	asked  []string
+	fail   error
+	output func(ctx context.Context) io.ReadCloser
+}
+
+var status = local.Status{NodeID: "n1", Uptime: time.Minute, Allocs: []local.Alloc{{ID: "a1", Tasks: map[string]fleet.TaskState{"web": {State: fleet.TaskRunning}}}}}
+
+func (a *agent) note(format string, args ...any) error {
+	a.asked = append(a.asked, fmt.Sprintf(format, args...))
+	return a.fail
+}
+
+func (a *agent) Status(context.Context) (local.Status, error) { return status, a.note("status") }
+
+func (a *agent) History(_ context.Context, id fleet.AllocID) ([]fleet.Transition, error) {
+	return []fleet.Transition{{Seq: 7, Kind: fleet.TransitionAlloc, Alloc: id}}, a.note("history %s", id)
+}
+
+func (a *agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, error) {
+	if err := a.note("logs %+v", req); err != nil {
+		return nil, err
+	}
+	return a.output(ctx), nil
+}
+
+func (a *agent) Stop(_ context.Context, id fleet.AllocID, reason string) error {
+	return a.note("stop %s %s", id, reason)
+}
+
+func (a *agent) Restart(_ context.Context, id fleet.AllocID, task, reason string) error {
+	return a.note("restart %s %s %s", id, task, reason)
+}
+
+func mustServe(t testing.TB, path string, a local.Agent) *local.Client {
+	t.Helper()
+	socket, err := local.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := local.New(path, socket, a, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Error("the socket is left behind")
+		}
+	})
+	return local.NewClient(path)
+}
+
+func TestClientAndServer(t *testing.T) {
+	ctx := context.Background()
+	a := &agent{output: func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader("hello")) }}
+	path := filepath.Join(t.TempDir(), "local.sock")
+	c := mustServe(t, path, a)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("socket: %v, %v", info, err)
+	}
+	if s, err := c.Status(ctx); err != nil || !reflect.DeepEqual(s, status) {
+		t.Fatalf("status: %+v, %v", s, err)
+	}
+	if ts, err := c.History(ctx, "a1"); err != nil || len(ts) != 1 || ts[0].Seq != 7 {
+		t.Fatalf("history: %+v, %v", ts, err)
+	}
+	out, err := c.Logs(ctx, local.LogRequest{Alloc: "a1", Task: "web", Stream: "stderr", Offset: 5, Origin: "end"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(out); err != nil || string(b) != "hello" {
+		t.Fatalf("logs: %q, %v", b, err)
+	}
+	if err := errors.Join(out.Close(), c.Stop(ctx, "a1", "too loud"), c.Restart(ctx, "a1", "web", "odd")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"status", "history a1", "logs {Alloc:a1 Task:web Stream:stderr Offset:5 Origin:end Follow:false}",
+		"stop a1 too loud", "restart a1 web odd",
+	}
+	if !reflect.DeepEqual(a.asked, want) {
+		t.Fatalf("the agent was asked %q", a.asked)
+	}
+}
+
+func TestErrorsCrossTheSocket(t *testing.T) {
+	a := &agent{fail: fleet.Errorf(fleet.CodeConflict, "it has ended").WithHint("look at its history")}
+	c := mustServe(t, filepath.Join(t.TempDir(), "local.sock"), a)
+	err := c.Stop(context.Background(), "a1", "")
+	var e *fleet.Error
+	if !errors.As(err, &e) || e.Code != fleet.CodeConflict || e.Hint != "look at its history" {
+		t.Fatalf("stop: %v", err)
+	}
+	a.fail = errors.New("odd")
+	if _, err := c.Status(context.Background()); fleet.CodeOf(err) != fleet.CodeInternal {
+		t.Fatalf("status: %v", err)
+	}
+}
+
+func TestFollowerEndsWithItsClient(t *testing.T) {
+	ended := make(chan struct{})
+	a := &agent{output: func(ctx context.Context) io.ReadCloser {
+		r, w := io.Pipe()
+		go func() {
+			defer close(ended)
+			fmt.Fprint(w, "line")
+			<-ctx.Done()
+			w.CloseWithError(ctx.Err())
+		}()
+		return r
+	}}
+	c := mustServe(t, filepath.Join(t.TempDir(), "local.sock"), a)
+	out, err := c.Logs(context.Background(), local.LogRequest{Alloc: "a1", Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4)
+	if _, err := io.ReadFull(out, b); err != nil || string(b) != "line" {
+		t.Fatalf("what was there: %q, %v", b, err)
+	}
+	out.Close()
+	<-ended
+}
+
+func TestDeepDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("deep/", 30))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := mustServe(t, filepath.Join(dir, "local.sock"), &agent{})
+	if _, err := c.Status(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNobodyAnswers(t *testing.T) {
+	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), strings.Repeat("deep/", 30))} {
+		c := local.NewClient(filepath.Join(dir, "local.sock"))
+		_, err := c.Status(context.Background())
+		var e *fleet.Error
+		if !errors.As(err, &e) || e.Code != fleet.CodeUnavailable || e.Hint == "" {
+			t.Fatalf("status: %v", err)
+		}
+	}
+}
+
+func FuzzRequest(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "local.sock")
+	a := &agent{output: func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader("")) }}
+	mustServe(f, path, a)
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial}}
+	f.Add("GET", "/v1/logs", "alloc=a&offset=x")
+	f.Add("POST", "/v1/stop", "alloc=%zz")
+	f.Add("GET", "/v1/../status", "")
+	f.Fuzz(func(t *testing.T, method, path, query string) {
+		req, err := http.NewRequest(method, "http://edge/", nil)
+		if err != nil {
+			return
+		}
+		req.URL.Path, req.URL.RawQuery = path, query
+		resp, err := client.Do(req)
+		if err != nil {
+			return // not sendable
+		}
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode >= http.StatusInternalServerError {
+			t.Fatalf("%s %s: %s", method, path, resp.Status)
+		}
+	})
+}

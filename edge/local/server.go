@@ -1,0 +1,235 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"skerry/fleet"
+)
+
+// Agent is who the Server speaks for. An alloc may be abbreviated.
+type Agent interface {
+	Status(ctx context.Context) (Status, error)
+	History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error)
+	Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error)
+	Stop(ctx context.Context, alloc fleet.AllocID, reason string) error
+	Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error
+}
+
+// shutdownTimeout is how long a request in flight may take when the agent stops.
+const shutdownTimeout = time.Second
+
+// Server serves the local API.
+type Server struct {
+	path     string
+	agent    Agent
+	log      *slog.Logger
+	listener net.Listener
+}
+
+// New makes the Server of a socket at path.
+func New(path string, l net.Listener, agent Agent, log *slog.Logger) *Server {
+	return &Server{path: path, agent: agent, log: log, listener: l}
+}
+
+// Listen makes the socket at path, which only its owner may use; one that an
+// earlier life left is replaced. The caller holds the data directory's lock.
+func Listen(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	var l net.Listener
+	err := withShortPath(path, func(short string) (err error) {
+		l, err = net.Listen("unix", short)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	// The data directory is private (0700) from before the socket was there.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // its name may be the short one
+	return l, nil
+}
+
+// Run serves until ctx ends, and removes the socket.
+func (s *Server) Run(ctx context.Context) error {
+	srv := &http.Server{
+		Handler:           s.routes(),
+		ReadHeaderTimeout: 10 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	g, serving := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		<-serving.Done()
+		grace, done := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer done()
+		if srv.Shutdown(grace) != nil {
+			return srv.Close()
+		}
+		return nil
+	})
+	g.Go(func() error {
+		if err := srv.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	err := g.Wait()
+	if gone := os.Remove(s.path); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	if err != nil {
+		return fmt.Errorf("serve %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// Close gives the socket free where Run was never called.
+func (s *Server) Close() error {
+	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close %s: %w", s.path, err)
+	}
+	return nil
+}
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/status", s.answer(func(r *http.Request) (any, error) { return s.agent.Status(r.Context()) }))
+	mux.HandleFunc("GET /v1/history", s.answer(func(r *http.Request) (any, error) {
+		ts, err := s.agent.History(r.Context(), alloc(r))
+		if ts == nil {
+			ts = []fleet.Transition{}
+		}
+		return ts, err
+	}))
+	mux.HandleFunc("GET /v1/logs", s.logs)
+	mux.HandleFunc("POST /v1/stop", s.answer(func(r *http.Request) (any, error) {
+		return nil, s.agent.Stop(r.Context(), alloc(r), r.FormValue("reason"))
+	}))
+	mux.HandleFunc("POST /v1/restart", s.answer(func(r *http.Request) (any, error) {
+		return nil, s.agent.Restart(r.Context(), alloc(r), r.FormValue("task"), r.FormValue("reason"))
+	}))
+	mux.HandleFunc("/", s.answer(func(r *http.Request) (any, error) {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "the local API has no %s %s", r.Method, r.URL.Path)
+	}))
+	return mux
+}
+
+func alloc(r *http.Request) fleet.AllocID { return fleet.AllocID(r.FormValue("alloc")) }
+
+// answer writes what ask returns as JSON; nil is an empty answer.
+func (s *Server) answer(ask func(r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := ask(r)
+		switch {
+		case err != nil:
+			s.fail(w, err)
+		case v == nil:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			s.write(w, http.StatusOK, v)
+		}
+	}
+}
+
+func (s *Server) write(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		s.log.Debug("answer not written", "error", err)
+	}
+}
+
+var httpCodes = map[fleet.Code]int{
+	fleet.CodeInvalid:     http.StatusBadRequest,
+	fleet.CodeNotFound:    http.StatusNotFound,
+	fleet.CodeConflict:    http.StatusConflict,
+	fleet.CodeForbidden:   http.StatusForbidden,
+	fleet.CodeUnsupported: http.StatusBadRequest,
+	fleet.CodeUnavailable: http.StatusServiceUnavailable,
+	fleet.CodeTimeout:     http.StatusGatewayTimeout,
+}
+
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	code := httpCodes[fleet.CodeOf(err)]
+	if code == 0 {
+		code = http.StatusInternalServerError
+	}
+	s.write(w, code, fleet.AsError(err))
+}
+
+// logs streams a task's output; what is there is flushed before it waits for more.
+func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
+	req := LogRequest{Alloc: alloc(r), Task: r.FormValue("task"), Stream: r.FormValue("stream"), Origin: r.FormValue("origin")}
+	for _, p := range []struct {
+		name  string
+		parse func(string) error
+	}{
+		{"offset", func(v string) (err error) { req.Offset, err = strconv.ParseInt(v, 10, 64); return err }},
+		{"follow", func(v string) (err error) { req.Follow, err = strconv.ParseBool(v); return err }},
+	} {
+		if v := r.FormValue(p.name); v != "" && p.parse(v) != nil {
+			s.fail(w, fleet.Errorf(fleet.CodeInvalid, "read logs: %s is %q", p.name, v))
+			return
+		}
+	}
+	out, err := s.agent.Logs(r.Context(), req)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	defer out.Close()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w)
+	buf := make([]byte, 16<<10)
+	for {
+		if err := flush.Flush(); err != nil {
+			return // the client is gone
+		}
+		n, err := out.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// maxSocketPath is what every system takes as a socket's path.
+const maxSocketPath = 100
+
+// withShortPath calls use with a path of the socket that the system takes: a deep
+// data directory is reached through a descriptor, on systems that have /proc.
+func withShortPath(path string, use func(short string) error) error {
+	if len(path) <= maxSocketPath {
+		return use(path)
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	short := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path))
+	return errors.Join(use(short), dir.Close())
+}

@@ -1,0 +1,303 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// start makes the next attempt. It returns nil without an error where that did
+// not succeed and what follows is journaled.
+func (t *task) start(ctx context.Context) (drivers.Task, error) {
+	f := &t.runner.factory
+	t.rec.Attempt++
+	t.rec.Restarts, t.rec.Handle, t.rec.Restarting, t.rec.Ended, t.rec.Due = t.state.Restarts, nil, "", false, 0
+	if err := t.remember(ctx); err != nil {
+		return nil, err
+	}
+	f.Step(StepIntent)
+	live, err := t.launch(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, t.conclude(ctx, outcome{startErr: err}, nil)
+	}
+	if err := t.report(ctx, t.startedStep()); err != nil {
+		return nil, err
+	}
+	f.Step(StepRunning)
+	return live, nil
+}
+
+// launch has the driver start the attempt and journals its handle.
+func (t *task) launch(ctx context.Context) (drivers.Task, error) {
+	s, err := t.spec()
+	if err != nil {
+		return nil, err
+	}
+	driver, err := t.driver(s.task.Driver)
+	if err != nil {
+		return nil, err
+	}
+	cfg := t.config(s)
+	if err := driver.Validate(cfg.Config); err != nil {
+		return nil, err
+	}
+	if err := t.runner.factory.Dirs.folders(t.runner.id, t.name).make(); err != nil {
+		return nil, drivers.Recoverable(err)
+	}
+	h, err := driver.Start(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	t.runner.factory.Step(StepStarted)
+	t.rec.Handle, t.rec.Started = &h, t.runner.factory.Mono()
+	if err := t.remember(ctx); err != nil {
+		return nil, err
+	}
+	t.runner.factory.Step(StepHandle)
+	return t.find(ctx)
+}
+
+// attend looks after an attempt until it has ended, and journals what follows
+// from that.
+func (t *task) attend(ctx context.Context, live drivers.Task) error {
+	waiting, cancel := context.WithCancel(ctx)
+	exits := make(chan drivers.Exit, 1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { t.wait(waiting, live, exits) })
+
+	if t.rec.Restarting != "" {
+		if err := t.stop(ctx, live); err != nil { // asked for in an earlier life
+			return err
+		}
+	}
+	killed, restarts := t.killed, t.restarts
+	for {
+		select {
+		case exit := <-exits:
+			return t.conclude(ctx, outcome{exit: exit}, live)
+		case <-killed:
+			killed, restarts = nil, nil
+			if err := t.end(ctx, live); err != nil {
+				return err
+			}
+		case req := <-restarts:
+			restarts = nil
+			if err := t.beginRestart(ctx, req); err != nil {
+				return err
+			}
+			if err := t.stop(ctx, live); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// wait waits for the attempt's end. A driver that cannot tell is asked again.
+func (t *task) wait(ctx context.Context, live drivers.Task, exits chan<- drivers.Exit) {
+	for {
+		exit, err := live.Wait(ctx)
+		if err == nil {
+			exits <- exit
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		t.runner.log.Error("driver cannot wait for task", "task", t.name, "error", err)
+		if pause(ctx, recordRetry) != nil {
+			return
+		}
+	}
+}
+
+// end journals that the task is being ended, and ends it.
+func (t *task) end(ctx context.Context, live drivers.Task) error {
+	timeout := fleet.DefaultKillTimeout
+	if s, err := t.spec(); err == nil {
+		timeout = s.task.KillTimeout
+	}
+	message := fmt.Sprintf("%s: it is given %v to end before it is killed", t.why, timeout)
+	if t.why == "" {
+		message = fmt.Sprintf("Task is given %v to end before it is killed", timeout)
+	}
+	if err := t.report(ctx, step{event: t.event(fleet.TaskKilling, message)}); err != nil {
+		return err
+	}
+	return t.stop(ctx, live)
+}
+
+// stop has the driver stop the attempt by the task's kill signal and timeout, and
+// goes on trying until it has.
+func (t *task) stop(ctx context.Context, live drivers.Task) error {
+	signal, timeout := fleet.DefaultKillSignal, fleet.DefaultKillTimeout
+	if s, err := t.spec(); err == nil {
+		signal, timeout = s.task.KillSignal, s.task.KillTimeout
+	}
+	for {
+		err := live.Stop(ctx, signal, timeout)
+		if err == nil {
+			return nil
+		}
+		if fleet.CodeOf(err) == fleet.CodeInvalid && signal != fleet.DefaultKillSignal {
+			signal = fleet.DefaultKillSignal // a signal that the driver does not know
+			continue
+		}
+		if ctx.Err() == nil {
+			t.runner.log.Error("driver cannot stop task", "task", t.name, "error", err)
+		}
+		if err := pause(ctx, recordRetry); err != nil {
+			return err
+		}
+	}
+}
+
+// beginRestart journals an operator's restart, first that it is to be done, so
+// that a later life does it where this one does not come to it.
+func (t *task) beginRestart(ctx context.Context, req restartRequest) error {
+	t.rec.Restarting = req.reason
+	if t.rec.Restarting == "" {
+		t.rec.Restarting = "Restart was asked for"
+	}
+	err := t.remember(ctx)
+	if err == nil {
+		err = t.report(ctx, step{event: t.event(fleet.TaskRestartSignal, t.rec.Restarting)})
+	}
+	req.reply <- err
+	return err
+}
+
+// conclude journals how an attempt went and what follows, lets go of it, and
+// waits for the delay where another follows. live is nil where there is nothing
+// to let go of.
+func (t *task) conclude(ctx context.Context, o outcome, live drivers.Task) error {
+	steps, delay := t.consequence(o)
+	if err := t.report(ctx, steps...); err != nil {
+		return err
+	}
+	if live != nil {
+		t.forget(ctx, live)
+	}
+	if t.state.State == fleet.TaskDead {
+		return nil
+	}
+	t.rec.Ended, t.rec.Due = true, t.runner.factory.Mono()+delay
+	t.rec.Restarts = t.state.Restarts
+	if err := t.remember(ctx); err != nil {
+		return err
+	}
+	return t.delay(ctx, delay)
+}
+
+// consequence says what is journaled of an attempt's outcome, and how long to
+// wait for the next attempt.
+func (t *task) consequence(o outcome) ([]step, time.Duration) {
+	first := t.outcomeStep(o)
+	if t.dying() {
+		return []step{first, t.killedStep("Task was stopped")}, 0
+	}
+	if t.rec.Restarting != "" && o.startErr == nil {
+		return []step{first, t.restartingStep(t.rec.Restarting, 0)}, 0
+	}
+	f := &t.runner.factory
+	v := verdict{action: actionFail, reason: reasonUnrecoverable}
+	if s, err := t.spec(); err == nil {
+		v, t.rec.Window = decide(s.policy, t.rec.Window, o, s.always, f.Mono(), f.Jitter())
+	}
+	switch v.action {
+	case actionComplete:
+		change := first.change
+		first.change = func(s *fleet.TaskState) {
+			change(s)
+			s.State = fleet.TaskDead
+		}
+		return []step{first}, 0
+	case actionRestart:
+		return []step{first, t.restartingStep(v.reason, v.delay)}, v.delay
+	}
+	event := t.event(fleet.TaskNotRestarting, v.reason)
+	event.FailsTask = true
+	return []step{first, {event: event, change: func(s *fleet.TaskState) {
+		s.State, s.Failed = fleet.TaskDead, true
+	}}}, 0
+}
+
+// outcomeStep is how the attempt itself went.
+func (t *task) outcomeStep(o outcome) step {
+	now := t.runner.factory.Now()
+	finished := func(s *fleet.TaskState) { s.FinishedAt = &now }
+	if o.startErr != nil {
+		return step{event: t.event(fleet.TaskDriverFailure, o.startErr.Error()), change: finished}
+	}
+	parts := []string{fmt.Sprintf("Exit Code: %d", o.exit.Code)}
+	if o.exit.Signal != 0 {
+		parts = append(parts, fmt.Sprintf("Signal: %d", o.exit.Signal))
+	}
+	if o.exit.OOM {
+		parts = append(parts, "out of memory")
+	}
+	if o.exit.Err != "" {
+		parts = append(parts, o.exit.Err)
+	}
+	event := t.event(fleet.TaskTerminated, strings.Join(parts, ", "))
+	event.ExitCode, event.Signal = o.exit.Code, o.exit.Signal
+	ran := t.runner.factory.Mono() - t.rec.Started
+	return step{event: event, change: func(s *fleet.TaskState) {
+		s.FinishedAt, s.RunningFor = &now, ran
+	}}
+}
+
+func (t *task) startedStep() step {
+	now := t.runner.factory.Now()
+	return step{
+		event: t.event(fleet.TaskStarted, "Task started"),
+		change: func(s *fleet.TaskState) {
+			s.State, s.StartedAt, s.FinishedAt = fleet.TaskRunning, &now, nil
+		},
+	}
+}
+
+func (t *task) restartingStep(reason string, delay time.Duration) step {
+	now := t.runner.factory.Now()
+	message := fmt.Sprintf("%s: restarting in %v", reason, delay.Round(time.Millisecond))
+	return step{
+		event: t.event(fleet.TaskRestarting, message),
+		change: func(s *fleet.TaskState) {
+			s.State, s.LastRestart = fleet.TaskPending, &now
+			s.Restarts++
+		},
+	}
+}
+
+func (t *task) killedStep(message string) step {
+	return step{
+		event:  t.event(fleet.TaskKilled, message),
+		change: func(s *fleet.TaskState) { s.State = fleet.TaskDead },
+	}
+}
+
+func (t *task) event(kind, message string) fleet.TaskEvent {
+	return fleet.TaskEvent{Type: kind, Time: t.runner.factory.Now().UnixNano(), DisplayMessage: message}
+}
+
+// transition is what is journaled of an event: with the task's state after it.
+func (t *task) transition(event fleet.TaskEvent) fleet.Transition {
+	state := t.state
+	if state.State == fleet.TaskRunning && event.Type != fleet.TaskTerminated {
+		state.RunningFor = t.runner.factory.Mono() - t.rec.Started
+	}
+	return fleet.Transition{
+		Kind: fleet.TransitionTask, Alloc: t.runner.id, Task: t.name, TaskState: &state, Event: &event,
+	}
+}

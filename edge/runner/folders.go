@@ -1,0 +1,88 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"skerry/fleet"
+)
+
+// Dirs are the folders of runners, in Nomad's layout:
+//
+//	Allocs/ALLOC/alloc/{data,logs,tmp}         shared by the tasks; logs are TASK.stdout.N and TASK.stderr.N
+//	Allocs/ALLOC/TASK/{local,secrets,tmp}      a task's own
+//	State/ALLOC/TASK/ATTEMPT                   a driver's private state
+//
+// State of an allocation is removed when it ends; the rest stays until whoever
+// keeps ended allocations lets go of it.
+type Dirs struct {
+	Allocs string
+	State  string
+}
+
+// folders are the folders of one task.
+type folders struct {
+	alloc   string // shared
+	task    string
+	local   string
+	secrets string
+	logs    string
+}
+
+func (d Dirs) folders(id fleet.AllocID, task string) folders {
+	root := filepath.Join(d.Allocs, string(id))
+	return folders{
+		alloc:   filepath.Join(root, "alloc"),
+		task:    filepath.Join(root, task),
+		local:   filepath.Join(root, task, "local"),
+		secrets: filepath.Join(root, task, "secrets"),
+		logs:    filepath.Join(root, "alloc", "logs"),
+	}
+}
+
+// make makes the folders where they are not there.
+func (f folders) make() error {
+	public := []string{f.logs, filepath.Join(f.alloc, "data"), filepath.Join(f.alloc, "tmp"), f.local, filepath.Join(f.task, "tmp")}
+	for _, dir := range public {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make task folder: %w", err)
+		}
+	}
+	if err := os.MkdirAll(f.secrets, 0o700); err != nil {
+		return fmt.Errorf("make task folder: %w", err)
+	}
+	return nil
+}
+
+func (d Dirs) state(id fleet.AllocID, task string, attempt int) string {
+	return filepath.Join(d.State, string(id), task, strconv.Itoa(attempt))
+}
+
+// lastAttempt returns the highest attempt that a driver has state of, or 0: what
+// is left where the journal lost the task's record.
+func (d Dirs) lastAttempt(id fleet.AllocID, task string) int {
+	entries, err := os.ReadDir(filepath.Join(d.State, string(id), task))
+	if err != nil {
+		return 0
+	}
+	last := 0
+	for _, e := range entries {
+		if n, err := strconv.ParseInt(e.Name(), 10, 31); err == nil {
+			last = max(last, int(n))
+		}
+	}
+	return last
+}
+
+// forget removes what drivers kept of an allocation that has ended.
+func (d Dirs) forget(id fleet.AllocID) error {
+	if id == "" {
+		return nil
+	}
+	if err := os.RemoveAll(filepath.Join(d.State, string(id))); err != nil {
+		return fmt.Errorf("remove state of %s: %w", id, err)
+	}
+	return nil
+}

@@ -1,0 +1,415 @@
+// Package runner runs allocations: it starts their tasks through drivers,
+// restarts them by their restart policy, stops them, and takes them back after a
+// restart of the agent or a boot of the machine. It needs no hub for any of it.
+//
+// The edge makes a Runner for each allocation with a Factory. Run has a goroutine
+// for each task, and one more for each that waits for a task's end; the caller's
+// own is the allocation's: all transitions go through it, so that they are
+// journaled one after the other, each with the state after it.
+//
+// What happens is journaled before anybody hears of it, and what is done is
+// journaled before it is done. A start goes: the attempt's number is journaled,
+// the driver starts it under an id made of that number, its handle is journaled,
+// then that it runs. Whatever step the agent dies in, its next life finds the
+// number and asks the driver for that very id, which starts nothing twice. A
+// task's end and what follows from it are journaled in one piece; the count of
+// restarts tells the next life whether that was done.
+//
+// Once all its tasks run an allocation is running, and stays so while a task of it
+// waits for its restart, until it has ended or the machine boots: a crash loop is
+// not a change of the allocation's status. It ends when all its tasks have: failed
+// if one of them failed, else complete. A task that fails ends the others, and so
+// does a leader that ends.
+//
+// The package persists nothing itself but the tasks' folders.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+)
+
+// recordRetry is how long a runner waits where the journal did not take what it
+// has to say. It does nothing further meanwhile.
+const recordRetry = time.Second
+
+// Descriptions of client statuses.
+const (
+	describePending  = "Tasks are not all running yet"
+	describeRunning  = "Tasks are running"
+	describeComplete = "All tasks have completed"
+	describeFailed   = "Failed tasks"
+	describeRebooted = "The machine rebooted"
+)
+
+// Runner runs one allocation.
+type Runner struct {
+	// Set once.
+	factory Factory
+	rec     Recorder
+	log     *slog.Logger
+	id      fleet.AllocID
+	last    LastState
+	tasks   []*task
+	stopped chan struct{} // closed by the first Stop
+	done    chan struct{} // closed when Run has returned
+	reports chan report
+	ended   chan *task // a task's goroutine has ended
+
+	// Owned by Run.
+	status string
+
+	mu         sync.Mutex
+	alloc      fleet.Alloc
+	stopReason string
+}
+
+// Run starts or recovers the allocation's tasks and returns nil when the
+// allocation is terminal, which it has then recorded. Where ctx ends first it
+// returns ctx's error, and the tasks go on.
+func (r *Runner) Run(ctx context.Context) error {
+	defer close(r.done)
+	if r.terminal() {
+		return nil
+	}
+	if len(r.tasks) == 0 {
+		return r.recordUnrunnable(ctx)
+	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	for _, t := range r.tasks {
+		wg.Go(func() {
+			t.run(ctx)
+			r.ended <- t
+		})
+	}
+	r.own(ctx)
+	wg.Wait()
+	if ctx.Err() == nil && !r.terminal() {
+		// All tasks had ended, but the allocation's end was lost.
+		if err := r.recordEnd(ctx); err != nil {
+			return err
+		}
+	}
+	if !r.terminal() {
+		return context.Cause(ctx)
+	}
+	if err := r.factory.Dirs.forget(r.id); err != nil {
+		r.log.Warn("state of ended allocation stays", "error", err)
+	}
+	return nil
+}
+
+// Update hands over a newer version of the allocation. What is new in it holds
+// from each task's next start, restart or stop on.
+func (r *Runner) Update(a fleet.Alloc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.alloc = a
+}
+
+// Stop ends the tasks, the leader first, records that and why, and lets Run
+// return. It does not wait. Called before Run it makes Run take back what still
+// runs, end it, and start nothing. Only the first reason counts.
+func (r *Runner) Stop(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.stopped:
+	default:
+		r.stopReason = reason
+		close(r.stopped)
+	}
+}
+
+// Restart restarts one task, or all that have not ended for "". It returns when
+// that is journaled. A task that waits for its restart starts at once. The
+// restart policy does not count it.
+func (r *Runner) Restart(ctx context.Context, name, reason string) error {
+	var asked []*task
+	for _, t := range r.tasks {
+		if name == "" || t.name == name {
+			asked = append(asked, t)
+		}
+	}
+	if len(asked) == 0 {
+		return fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), name)
+	}
+	restarted := 0
+	for _, t := range asked {
+		switch err := t.requestRestart(ctx, reason); {
+		case err == nil:
+			restarted++
+		case !errors.Is(err, errEnded):
+			return fmt.Errorf("restart task %s: %w", t.name, err)
+		}
+	}
+	if restarted == 0 {
+		return fleet.Errorf(fleet.CodeConflict, "nothing of allocation %s runs that could be restarted", fleet.Short(r.id))
+	}
+	return nil
+}
+
+// terminal reports whether the allocation has ended, by what is recorded.
+func (r *Runner) terminal() bool {
+	return r.status == fleet.ClientComplete || r.status == fleet.ClientFailed
+}
+
+// isStopped reports whether Stop was called.
+func (r *Runner) isStopped() bool {
+	select {
+	case <-r.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+// current returns the allocation in its newest version.
+func (r *Runner) current() fleet.Alloc {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.alloc
+}
+
+func (r *Runner) whyStopped() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopReason
+}
+
+// recordUnrunnable records that an allocation without tasks has failed.
+func (r *Runner) recordUnrunnable(ctx context.Context) error {
+	a := r.current()
+	why := fmt.Sprintf("job %s has no group %q with tasks", a.JobID, a.TaskGroup)
+	if a.Job == nil {
+		why = fmt.Sprintf("the specification of job %s is missing", a.JobID)
+	}
+	r.status = fleet.ClientFailed
+	return r.record(ctx, fleet.Transition{
+		Kind: fleet.TransitionAlloc, Alloc: r.id, ClientStatus: r.status, ClientDescription: why, Message: why,
+	})
+}
+
+func (r *Runner) recordEnd(ctx context.Context) error {
+	status, description := r.nextStatus(r.status, "")
+	r.status = status
+	return r.record(ctx, fleet.Transition{
+		Kind: fleet.TransitionAlloc, Alloc: r.id, ClientStatus: status, ClientDescription: description,
+	})
+}
+
+// begin records that the allocation was received, or finds out what became of
+// its tasks, and ends those that have no reason to go on.
+func (r *Runner) begin(ctx context.Context) error {
+	if !r.last.Known || r.status == "" {
+		for _, t := range r.tasks {
+			t.state = fleet.TaskState{State: fleet.TaskPending}
+		}
+		if err := r.recordReceived(ctx); err != nil {
+			return err
+		}
+		r.factory.Step(StepReceived)
+	}
+	handles, err := r.handles(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range r.tasks {
+		t.restore(handles[t.name])
+	}
+	for _, t := range r.tasks {
+		if t.state.State == fleet.TaskDead {
+			r.follow(t)
+		}
+	}
+	if r.isStopped() {
+		r.killAll(r.whyStopped())
+	}
+	return nil
+}
+
+func (r *Runner) recordReceived(ctx context.Context) error {
+	r.status = fleet.ClientPending
+	ts := make([]fleet.Transition, len(r.tasks))
+	for i, t := range r.tasks {
+		ts[i] = t.transition(t.event(fleet.TaskReceived, "Task received by the edge"))
+	}
+	ts[0].Kind, ts[0].ClientStatus, ts[0].ClientDescription = fleet.TransitionAlloc, r.status, describePending
+	return r.record(ctx, ts...)
+}
+
+// handles reads the tasks' records; it goes on trying, for without them a task
+// that runs could not be told from one that does not.
+func (r *Runner) handles(ctx context.Context) (map[string][]byte, error) {
+	for {
+		handles, err := r.rec.Handles(ctx, r.id)
+		if err == nil {
+			return handles, nil
+		}
+		r.log.Error("journal does not give the tasks' handles", "error", err)
+		if err := pause(ctx, recordRetry); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// own is the allocation's loop: it journals what the tasks report until all
+// their goroutines have ended.
+func (r *Runner) own(ctx context.Context) {
+	stopped := r.stopped
+	for left := len(r.tasks); left > 0; {
+		select {
+		case <-r.ended:
+			left--
+		case rep := <-r.reports:
+			rep.reply <- r.journal(ctx, rep)
+		case <-stopped:
+			stopped = nil
+			r.stopInOrder()
+		}
+	}
+}
+
+// stopInOrder ends the leader, and with it, when it has ended, the others; or
+// all, where there is none.
+func (r *Runner) stopInOrder() {
+	reason := r.whyStopped()
+	for _, t := range r.tasks {
+		if t.leader() && t.state.State == fleet.TaskRunning {
+			t.kill(reason)
+			return
+		}
+	}
+	r.killAll(reason)
+}
+
+func (r *Runner) killAll(reason string) {
+	for _, t := range r.tasks {
+		t.kill(reason)
+	}
+}
+
+// follow ends the other tasks where one that has ended is a reason to.
+func (r *Runner) follow(t *task) {
+	switch {
+	case r.isStopped():
+		r.killAll(r.whyStopped())
+	case t.state.Failed:
+		r.killAll(fmt.Sprintf("Task %q failed", t.name))
+	case t.leader():
+		r.killAll(fmt.Sprintf("The leader, task %q, has ended", t.name))
+	}
+}
+
+// report is what a task has to say: steps that are journaled in one piece.
+type report struct {
+	task  *task
+	steps []step
+	reply chan error
+}
+
+// step is one transition of a task: an event, and what it does to the state.
+type step struct {
+	event  fleet.TaskEvent
+	change func(s *fleet.TaskState)
+}
+
+// journal records a task's steps and what they mean for the allocation.
+func (r *Runner) journal(ctx context.Context, rep report) error {
+	t, before, status := rep.task, rep.task.state, r.status
+	ts := make([]fleet.Transition, 0, len(rep.steps))
+	for _, s := range rep.steps {
+		if s.change != nil {
+			s.change(&t.state)
+		}
+		tr := t.transition(s.event)
+		if next, description := r.nextStatus(status, s.event.Type); next != status {
+			status = next
+			tr.Kind, tr.ClientStatus, tr.ClientDescription = fleet.TransitionAlloc, next, description
+		}
+		ts = append(ts, tr)
+	}
+	if err := r.record(ctx, ts...); err != nil {
+		t.state = before
+		return err
+	}
+	r.status = status
+	if t.state.State == fleet.TaskDead && before.State != fleet.TaskDead {
+		r.follow(t)
+	}
+	return nil
+}
+
+// nextStatus is the allocation's client status after a task's transition.
+func (r *Runner) nextStatus(status, event string) (next, description string) {
+	dead, running, failed := 0, 0, false
+	for _, t := range r.tasks {
+		switch t.state.State {
+		case fleet.TaskDead:
+			dead++
+			failed = failed || t.state.Failed
+		case fleet.TaskRunning:
+			running++
+		}
+	}
+	switch {
+	case dead == len(r.tasks) && failed:
+		return fleet.ClientFailed, describeFailed
+	case dead == len(r.tasks):
+		return fleet.ClientComplete, describeComplete
+	case event == fleet.TaskLostAtReboot && status == fleet.ClientRunning:
+		return fleet.ClientPending, describeRebooted
+	case dead+running == len(r.tasks) && !failed && !r.isStopped():
+		return fleet.ClientRunning, describeRunning
+	}
+	return status, ""
+}
+
+// record journals transitions, and goes on trying where the disk does not take
+// them: what happened must be told, and nothing may be done before it is.
+func (r *Runner) record(ctx context.Context, ts ...fleet.Transition) error {
+	return r.persist(ctx, func() error { return r.rec.Record(ctx, ts...) })
+}
+
+func (r *Runner) putHandle(ctx context.Context, task string, b []byte) error {
+	return r.persist(ctx, func() error { return r.rec.PutHandle(ctx, r.id, task, b) })
+}
+
+func (r *Runner) persist(ctx context.Context, write func() error) error {
+	for failed := false; ; failed = true {
+		err := write()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !failed {
+			r.log.Error("journal does not take what happened: trying again", "error", err)
+		}
+		if err := pause(ctx, recordRetry); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for d or the end of ctx, whose error it then returns.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,628 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/drivers"
+	"skerry/drivers/rawexec"
+	"skerry/drivers/sim"
+	"skerry/edge/runner"
+	"skerry/fleet"
+)
+
+func TestMain(m *testing.M) {
+	rawexec.Supervise()
+	agentMain()
+	os.Exit(m.Run())
+}
+
+// machine is what outlives an agent: its disk, its tasks, its clock.
+type machine struct {
+	testing.TB
+	world   *sim.World
+	journal *journal
+	dir     string
+	booted  time.Time
+	jitter  float64
+	alloc   fleet.Alloc
+	cancels []context.CancelFunc // of the agents' lives
+}
+
+func newMachine(tb testing.TB, alloc fleet.Alloc) *machine {
+	return &machine{
+		TB: tb, world: sim.NewWorld(), journal: newJournal(), dir: tb.TempDir(), booted: time.Now(), alloc: alloc,
+	}
+}
+
+func (m *machine) reboot() {
+	m.world.Reboot()
+	m.journal.boot = "boot-2"
+	m.booted = time.Now()
+}
+
+// agent is one life of the agent.
+type agent struct {
+	*machine
+	*runner.Runner
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func (m *machine) factory() *runner.Factory {
+	return &runner.Factory{
+		Drivers: map[string]drivers.Driver{sim.Name: sim.New(m.world)},
+		Node:    func() fleet.Node { return fleet.Node{Datacenter: "dc1"} },
+		Dirs:    runner.Dirs{Allocs: filepath.Join(m.dir, "allocs"), State: filepath.Join(m.dir, "tasks")},
+		BootID:  fleet.BootID(m.journal.boot),
+		Mono:    func() time.Duration { return time.Since(m.booted) },
+		Now:     time.Now,
+		Jitter:  func() float64 { return m.jitter },
+		Log:     slog.New(slog.DiscardHandler),
+	}
+}
+
+func (m *machine) mustRunner() *runner.Runner {
+	m.Helper()
+	r, err := m.factory().New(m.alloc, m.journal.last(), m.journal)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return r
+}
+
+// start starts an agent. off ends it at the latest.
+func (m *machine) start(r *runner.Runner) *agent {
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &agent{machine: m, Runner: r, cancel: cancel, done: make(chan error, 1)}
+	go func() { a.done <- r.Run(ctx) }()
+	m.cancels = append(m.cancels, cancel)
+	return a
+}
+
+// off ends all agents, so that nothing moves virtual time any more.
+func (m *machine) off() {
+	for _, cancel := range m.cancels {
+		cancel()
+	}
+}
+
+// detach ends the agent and leaves its tasks.
+func (a *agent) detach() {
+	a.Helper()
+	a.cancel()
+	if err := <-a.done; !errors.Is(err, context.Canceled) {
+		a.Fatalf("Run: %v, want that it was canceled", err)
+	}
+}
+
+// mustEnd waits until the allocation is terminal.
+func (a *agent) mustEnd() {
+	a.Helper()
+	if err := <-a.done; err != nil {
+		a.Fatalf("Run: %v", err)
+	}
+}
+
+func (m *machine) mustBe(status string) {
+	m.Helper()
+	if got := m.journal.clientStatus(); got != status {
+		m.Errorf("client status %q, want %q\n  %s", got, status, strings.Join(m.journal.story(), "\n  "))
+	}
+}
+
+// mustStarts checks how often each attempt was started, "TASK/ATTEMPT".
+func (m *machine) mustStarts(want ...string) {
+	m.Helper()
+	got := m.world.Starts()
+	wanted := map[string]int{}
+	for _, w := range want {
+		wanted[string(m.alloc.ID)+"/"+w] = 1
+	}
+	if !maps.Equal(got, wanted) {
+		m.Errorf("starts: %v, want %v", got, wanted)
+	}
+}
+
+// task makes a simulated task.
+func task(name string, config map[string]any) fleet.Task {
+	return fleet.Task{Name: name, Driver: sim.Name, Config: config, KillTimeout: 5 * time.Second}
+}
+
+// allocOf makes an allocation of a job of one group.
+func allocOf(jobType string, policy *fleet.RestartPolicy, tasks ...fleet.Task) fleet.Alloc {
+	job := &fleet.Job{
+		ID: "shop", Type: jobType, Region: fleet.DefaultRegion,
+		TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1, Tasks: tasks, RestartPolicy: policy}},
+	}
+	job.Defaults()
+	return fleet.Alloc{
+		ID: "11111111-2222-3333-4444-555555555555", Name: "shop.web[0]", JobID: job.ID, Job: job, TaskGroup: "web",
+		Namespace: fleet.DefaultNamespace,
+	}
+}
+
+func bubble(t *testing.T, alloc fleet.Alloc, f func(m *machine)) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, alloc)
+		defer m.off()
+		f(m)
+	})
+}
+
+func TestServiceLife(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+		a := m.start(m.mustRunner())
+		synctest.Wait()
+		m.mustBe(fleet.ClientRunning)
+		time.Sleep(time.Hour)
+		a.Stop("because")
+		a.mustEnd()
+		wantStory(t, m.journal,
+			"a Received (pending) -> pending",
+			"a Started (running) -> running",
+			"a Killing (running)",
+			"a Terminated (running)",
+			"a Killed (dead) -> complete",
+		)
+		if s := m.journal.state("a"); s.RunningFor != time.Hour || s.Restarts != 0 || s.FinishedAt == nil {
+			t.Errorf("state %+v, want that it ran for an hour", s)
+		}
+		if e := m.journal.rows[2].Event; !strings.Contains(e.DisplayMessage, "because") {
+			t.Errorf("Killing: %q does not say why", e.DisplayMessage)
+		}
+		if entries, err := os.ReadDir(filepath.Join(m.dir, "tasks")); len(entries) > 0 {
+			t.Errorf("drivers' state is left: %v, %v", entries, err)
+		}
+	})
+}
+
+func TestRestartsThenFails(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "10s", "exit_code": 3})), func(m *machine) {
+		m.jitter = 0.999
+		begin := time.Now()
+		m.start(m.mustRunner()).mustEnd()
+		if took := time.Since(begin); took < 60*time.Second || took > 67500*time.Millisecond {
+			t.Errorf("took %v, want 3 runs of 10 s and 2 delays of 15 s to 18.75 s", took)
+		}
+		wantStory(t, m.journal,
+			"a Received (pending) -> pending",
+			"a Started (running) -> running",
+			"a Terminated (running)", "a Restarting (pending)", "a Started (running)",
+			"a Terminated (running)", "a Restarting (pending)", "a Started (running)",
+			"a Terminated (running)", "a Not Restarting (dead) failed -> failed",
+		)
+		m.mustStarts("a/1", "a/2", "a/3")
+		if s := m.journal.state("a"); s.Restarts != 2 || s.LastRestart == nil {
+			t.Errorf("state %+v, want 2 restarts", s)
+		}
+	})
+}
+
+func TestDelayModeGoesOn(t *testing.T) {
+	policy := &fleet.RestartPolicy{Attempts: 1, Interval: 10 * time.Minute, Delay: time.Second, Mode: fleet.RestartModeDelay}
+	bubble(t, allocOf(fleet.JobTypeService, policy, task("a", map[string]any{"run_for": "0s"})), func(m *machine) {
+		m.start(m.mustRunner())
+		time.Sleep(10*time.Minute - time.Second)
+		synctest.Wait()
+		m.mustStarts("a/1", "a/2")
+		time.Sleep(1500 * time.Millisecond)
+		synctest.Wait()
+		m.mustStarts("a/1", "a/2", "a/3")
+		m.mustBe(fleet.ClientRunning)
+	})
+}
+
+func TestBatch(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "10s"})), func(m *machine) {
+		m.start(m.mustRunner()).mustEnd()
+		wantStory(t, m.journal,
+			"a Received (pending) -> pending",
+			"a Started (running) -> running",
+			"a Terminated (dead) -> complete",
+		)
+		// What has ended is not run again.
+		m.start(m.mustRunner()).mustEnd()
+		m.mustStarts("a/1")
+	})
+}
+
+func TestSiblings(t *testing.T) {
+	t.Run("one fails", func(t *testing.T) {
+		policy := &fleet.RestartPolicy{Mode: fleet.RestartModeFail}
+		a, b := task("a", map[string]any{"run_for": "10s", "exit_code": 1}), task("b", map[string]any{"kill_after": "2s"})
+		bubble(t, allocOf(fleet.JobTypeService, policy, a, b), func(m *machine) {
+			m.start(m.mustRunner()).mustEnd()
+			wantStory(t, m.journal,
+				"a Received (pending) -> pending", "b Received (pending)",
+				m.journal.story()[2], m.journal.story()[3], // two starts, in any order
+				"a Terminated (running)", "a Not Restarting (dead) failed",
+				"b Killing (running)", "b Terminated (running)", "b Killed (dead) -> failed",
+			)
+		})
+	})
+	t.Run("the leader completes", func(t *testing.T) {
+		a, b := task("a", map[string]any{"run_for": "10s"}), task("b", nil)
+		a.Leader = true
+		bubble(t, allocOf(fleet.JobTypeBatch, nil, a, b), func(m *machine) {
+			m.start(m.mustRunner()).mustEnd()
+			wantStory(t, m.journal,
+				"a Received (pending) -> pending", "b Received (pending)",
+				m.journal.story()[2], m.journal.story()[3],
+				"a Terminated (dead)",
+				"b Killing (running)", "b Terminated (running)", "b Killed (dead) -> complete",
+			)
+		})
+	})
+	t.Run("stop ends the leader first", func(t *testing.T) {
+		a, b := task("a", nil), task("b", map[string]any{"kill_after": "3s"})
+		b.Leader = true
+		bubble(t, allocOf(fleet.JobTypeService, nil, a, b), func(m *machine) {
+			r := m.start(m.mustRunner())
+			synctest.Wait()
+			r.Stop("enough")
+			r.mustEnd()
+			wantStory(t, m.journal,
+				"a Received (pending) -> pending", "b Received (pending)",
+				m.journal.story()[2], m.journal.story()[3],
+				"b Killing (running)", "b Terminated (running)", "b Killed (dead)",
+				"a Killing (running)", "a Terminated (running)", "a Killed (dead) -> complete",
+			)
+		})
+	})
+}
+
+func TestAgentRestarts(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
+		a := m.start(m.mustRunner())
+		time.Sleep(20 * time.Minute)
+		a.detach()
+		a = m.start(m.mustRunner())
+		synctest.Wait()
+		m.mustBe(fleet.ClientRunning)
+		if s := m.journal.state("a"); s.RunningFor != 20*time.Minute {
+			t.Errorf("it ran for %v, want 20m", s.RunningFor)
+		}
+		a.detach()
+		time.Sleep(time.Hour) // it ends while nobody looks
+		a = m.start(m.mustRunner())
+		synctest.Wait()
+		a.detach()
+		time.Sleep(time.Minute) // the delay is over, too
+		a = m.start(m.mustRunner())
+		synctest.Wait()
+		a.detach()
+		wantStory(t, m.journal,
+			"a Received (pending) -> pending",
+			"a Started (running) -> running",
+			"a Restored (running)",
+			"a Terminated (running)", "a Restarting (pending)",
+			"a Started (running)",
+		)
+		m.mustStarts("a/1", "a/2")
+	})
+}
+
+func TestRestartWindowSurvives(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1m", "exit_code": 1})), func(m *machine) {
+		for range 7 { // each life sees one failure at most
+			a := m.start(m.mustRunner())
+			time.Sleep(40 * time.Second)
+			if m.journal.clientStatus() == fleet.ClientFailed {
+				a.mustEnd()
+				break
+			}
+			a.detach()
+		}
+		m.mustBe(fleet.ClientFailed)
+		m.mustStarts("a/1", "a/2", "a/3")
+	})
+}
+
+func TestReboot(t *testing.T) {
+	for _, jobType := range []string{fleet.JobTypeService, fleet.JobTypeBatch} {
+		t.Run(jobType, func(t *testing.T) {
+			bubble(t, allocOf(jobType, nil, task("a", map[string]any{"run_for": "1h"})), func(m *machine) {
+				a := m.start(m.mustRunner())
+				time.Sleep(20 * time.Minute)
+				a.detach()
+				for range 3 { // more often than the restart policy allows
+					a := m.start(m.mustRunner())
+					synctest.Wait()
+					a.detach()
+				}
+				m.reboot()
+				begin := time.Now()
+				a = m.start(m.mustRunner())
+				synctest.Wait()
+				if time.Since(begin) != 0 {
+					t.Errorf("started %v after the boot, want at once", time.Since(begin))
+				}
+				m.mustBe(fleet.ClientRunning)
+				a.Stop("")
+				a.mustEnd()
+				wantStory(t, m.journal,
+					"a Received (pending) -> pending",
+					"a Started (running) -> running",
+					"a Restored (running)", "a Restored (running)", "a Restored (running)",
+					"a Lost At Boot (pending) -> pending",
+					"a Started (running) -> running",
+					"a Killing (running)", "a Terminated (running)", "a Killed (dead) -> complete",
+				)
+				if s := m.journal.state("a"); s.Restarts != 0 {
+					t.Errorf("%d restarts were counted", s.Restarts)
+				}
+			})
+		})
+	}
+	t.Run("batch that had completed", func(t *testing.T) {
+		bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1m"})), func(m *machine) {
+			a := m.start(m.mustRunner())
+			synctest.Wait()
+			a.detach()
+			time.Sleep(time.Hour)
+			m.reboot()
+			m.start(m.mustRunner()).mustEnd()
+			m.mustBe(fleet.ClientComplete)
+			m.mustStarts("a/1")
+		})
+	})
+	t.Run("in a restart's delay", func(t *testing.T) {
+		bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1m"})), func(m *machine) {
+			a := m.start(m.mustRunner())
+			time.Sleep(65 * time.Second)
+			a.detach()
+			m.reboot()
+			m.start(m.mustRunner())
+			synctest.Wait()
+			m.mustStarts("a/1", "a/2")
+		})
+	})
+}
+
+func TestOperatorRestarts(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
+		a := m.start(m.mustRunner())
+		synctest.Wait()
+		for range 5 { // more often than the restart policy allows
+			if err := a.Restart(m.Context(), "", "new configuration"); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			m.mustBe(fleet.ClientRunning)
+		}
+		if err := a.Restart(m.Context(), "b", ""); fleet.CodeOf(err) != fleet.CodeNotFound {
+			t.Errorf("Restart of an unknown task: %v", err)
+		}
+		wantStory(t, m.journal, append([]string{
+			"a Received (pending) -> pending", "a Started (running) -> running",
+		}, repeat(5, "a Restart Signaled (running)", "a Terminated (running)", "a Restarting (pending)", "a Started (running)")...)...)
+		time.Sleep(time.Hour + time.Second) // a failure: it waits 15 s
+		begin := time.Now()
+		if err := a.Restart(m.Context(), "a", "at once"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if s := m.journal.state("a"); s.State != fleet.TaskRunning || time.Since(begin) != 0 {
+			t.Errorf("%s after %v, want running at once", s.State, time.Since(begin))
+		}
+		a.Stop("")
+		a.mustEnd()
+		if err := a.Restart(m.Context(), "a", ""); fleet.CodeOf(err) != fleet.CodeConflict {
+			t.Errorf("Restart of what has ended: %v", err)
+		}
+	})
+}
+
+func repeat(n int, lines ...string) []string {
+	var out []string
+	for range n {
+		out = append(out, lines...)
+	}
+	return out
+}
+
+func TestCannotStart(t *testing.T) {
+	unknown := task("a", nil)
+	unknown.Driver = "abacus"
+	for _, tc := range []struct {
+		name   string
+		task   fleet.Task
+		want   string // in the event
+		starts int
+		tries  int
+	}{
+		{"unknown driver", unknown, `no driver "abacus"`, 0, 1},
+		{"bad config", task("a", map[string]any{"runfor": "1s"}), `unknown key "runfor"`, 0, 1},
+		{"start fails for good", task("a", map[string]any{"start_error": "no image"}), "no image", 0, 1},
+		{"start may work later", task("a", map[string]any{"start_error": "no room", "start_error_recoverable": true}), "no room", 0, 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, allocOf(fleet.JobTypeService, nil, tc.task), func(m *machine) {
+				m.start(m.mustRunner()).mustEnd()
+				want := []string{"a Received (pending) -> pending"}
+				want = append(want, repeat(tc.tries-1, "a Driver Failure (pending)", "a Restarting (pending)")...)
+				want = append(want, "a Driver Failure (pending)", "a Not Restarting (dead) failed -> failed")
+				wantStory(t, m.journal, want...)
+				if e := m.journal.rows[1].Event; !strings.Contains(e.DisplayMessage, tc.want) {
+					t.Errorf("event says %q, want %q", e.DisplayMessage, tc.want)
+				}
+			})
+		})
+	}
+	t.Run("no such group", func(t *testing.T) {
+		alloc := allocOf(fleet.JobTypeService, nil, task("a", nil))
+		alloc.TaskGroup = "db"
+		bubble(t, alloc, func(m *machine) {
+			m.start(m.mustRunner()).mustEnd()
+			wantStory(t, m.journal, "-> failed")
+		})
+	})
+}
+
+func TestStopBeforeRun(t *testing.T) {
+	t.Run("new", func(t *testing.T) {
+		bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+			r := m.mustRunner()
+			r.Stop("too late")
+			m.start(r).mustEnd()
+			wantStory(t, m.journal, "a Received (pending) -> pending", "a Killed (dead) -> complete")
+			m.mustStarts()
+		})
+	})
+	t.Run("running", func(t *testing.T) {
+		bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil), task("b", nil)), func(m *machine) {
+			a := m.start(m.mustRunner())
+			synctest.Wait()
+			a.detach()
+			r := m.mustRunner()
+			r.Stop("while it was away")
+			m.start(r).mustEnd()
+			m.mustBe(fleet.ClientComplete)
+			m.mustStarts("a/1", "b/1")
+			if running := m.world.Running(); len(running) > 0 {
+				t.Errorf("still running: %v", running)
+			}
+		})
+	})
+	t.Run("in a start that was not journaled", func(t *testing.T) {
+		bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+			m.journal.dieAt = 3 // received, intent; the handle is lost
+			a := m.start(m.mustRunner())
+			<-m.journal.dead
+			a.detach()
+			m.journal.revive()
+			m.mustStarts("a/1")
+			r := m.mustRunner()
+			r.Stop("while it was away")
+			m.start(r).mustEnd()
+			m.mustBe(fleet.ClientComplete)
+			if running := m.world.Running(); len(running) > 0 {
+				t.Errorf("still running: %v", running)
+			}
+		})
+	})
+}
+
+// blind is a driver that cannot look for tasks for a while: the machine is out of
+// memory.
+type blind struct {
+	drivers.Driver
+	fails int
+	why   error
+}
+
+func (d *blind) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
+	if d.fails > 0 {
+		d.fails--
+		return nil, d.why
+	}
+	return d.Driver.Recover(ctx, cfg, h)
+}
+
+// A driver that says that it may see a task later is waited for: to start another
+// attempt beside one that may well run would run it twice.
+func TestDriverThatCannotLook(t *testing.T) {
+	for _, tc := range []struct {
+		why    error
+		starts []string
+	}{
+		{drivers.Recoverable(errors.New("out of memory")), []string{"a/1"}},
+		{errors.New("not a handle of mine"), []string{"a/1", "a/2"}},
+	} {
+		t.Run(tc.why.Error(), func(t *testing.T) {
+			bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+				a := m.start(m.mustRunner())
+				synctest.Wait()
+				a.detach()
+				f := m.factory()
+				f.Drivers[sim.Name] = &blind{Driver: f.Drivers[sim.Name], fails: 40, why: tc.why}
+				r, err := f.New(m.alloc, m.journal.last(), m.journal)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.start(r)
+				time.Sleep(10 * time.Minute)
+				m.mustStarts(tc.starts...)
+				m.mustBe(fleet.ClientRunning)
+			})
+		})
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1m", "exit_code": 1})), func(m *machine) {
+		a := m.start(m.mustRunner())
+		synctest.Wait()
+		a.Update(allocOf(fleet.JobTypeService, &fleet.RestartPolicy{Mode: fleet.RestartModeFail}, task("a", nil)))
+		a.mustEnd()
+		m.mustBe(fleet.ClientFailed)
+		m.mustStarts("a/1")
+	})
+}
+
+func TestJournalFailsAndHeals(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1s"})), func(m *machine) {
+		m.journal.failing = 7
+		m.start(m.mustRunner()).mustEnd()
+		wantStory(t, m.journal,
+			"a Received (pending) -> pending", "a Started (running) -> running", "a Terminated (dead) -> complete",
+		)
+		m.mustStarts("a/1")
+	})
+}
+
+// TestDiesAtEveryWrite ends the agent with each write to the journal in turn,
+// once before and once after the write is on disk, and lets the next life go on.
+func TestDiesAtEveryWrite(t *testing.T) {
+	alloc := allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "10s", "exit_code": 3}))
+	writes := 0
+	bubble(t, alloc, func(m *machine) {
+		m.start(m.mustRunner()).mustEnd()
+		writes = m.journal.writes
+	})
+	for n := 1; n <= writes; n++ {
+		for _, applied := range []bool{false, true} {
+			bubble(t, alloc, func(m *machine) { dieAtWrite(m, n, applied) })
+		}
+	}
+	if writes < 12 {
+		t.Errorf("only %d writes were tried", writes)
+	}
+}
+
+func dieAtWrite(m *machine, n int, applied bool) {
+	m.journal.dieAt, m.journal.applied = n, applied
+	a := m.start(m.mustRunner())
+	select {
+	case <-m.journal.dead:
+		a.cancel()
+		<-a.done // of the context, or nil where the write was the last one
+		m.journal.revive()
+		m.start(m.mustRunner()).mustEnd()
+	case err := <-a.done:
+		m.Fatalf("the journal did not die at write %d: %v", n, err)
+	}
+	m.mustBe(fleet.ClientFailed)
+	m.mustStarts("a/1", "a/2", "a/3")
+	counts := map[string]int{}
+	for _, row := range m.journal.rows {
+		counts[row.Event.Type]++
+	}
+	delete(counts, fleet.TaskRestored)
+	want := map[string]int{
+		fleet.TaskReceived: 1, fleet.TaskStarted: 3, fleet.TaskTerminated: 3, fleet.TaskRestarting: 2, fleet.TaskNotRestarting: 1,
+	}
+	if !maps.Equal(counts, want) {
+		m.Errorf("died at write %d (on disk: %v): events %v, want %v\n  %s",
+			n, applied, counts, want, strings.Join(m.journal.story(), "\n  "))
+	}
+}

@@ -1,0 +1,377 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// recoverTries bounds how often, a second apart, a driver is asked for a task
+// that it cannot look for. Then the task counts as lost, unless the driver says
+// that it may see it later: it may well run, and must not be started twice.
+const recoverTries = 30
+
+var errEnded = errors.New("the task has ended")
+
+// task runs one task, in a goroutine of its own.
+type task struct {
+	runner   *Runner
+	name     string
+	killed   chan struct{}       // closed when it is to end
+	restarts chan restartRequest // an operator's
+	done     chan struct{}       // closed when its goroutine has ended
+
+	// state is changed by the allocation's goroutine alone, and only while the
+	// task's waits for it.
+	state fleet.TaskState
+	// why it is to end; set before killed is closed, by the allocation's goroutine.
+	why string
+
+	// Owned by the task's goroutine.
+	rec   record
+	known bool // rec was journaled by an earlier life
+}
+
+// restartRequest is answered when the restart is journaled.
+type restartRequest struct {
+	reason string
+	reply  chan error
+}
+
+func newTask(r *Runner, name string, state fleet.TaskState) *task {
+	state.Events = nil
+	if state.State == "" {
+		state.State = fleet.TaskPending
+	}
+	return &task{
+		runner: r, name: name, state: state,
+		killed: make(chan struct{}), restarts: make(chan restartRequest), done: make(chan struct{}),
+	}
+}
+
+// restore takes the record that an earlier life left. Where there is none, or it
+// cannot be read, the driver's folders still tell the last attempt.
+func (t *task) restore(b []byte) {
+	f := &t.runner.factory
+	now := f.Mono()
+	rec, err := decodeRecord(b)
+	switch {
+	case b != nil && err == nil:
+		t.rec, t.known = rec, true
+		if rec.BootID != f.BootID {
+			t.rec.Window = rec.Window.rebase(rec.Mono, now)
+		}
+		return
+	case b != nil:
+		t.runner.log.Error("task's record cannot be read", "task", t.name, "error", err)
+	}
+	t.rec = record{Version: recordVersion, BootID: f.BootID, Window: window{Start: now}, Restarts: t.state.Restarts}
+	if last := f.Dirs.lastAttempt(t.runner.id, t.name); last > 0 {
+		t.rec.Attempt, t.known = last, true
+	}
+}
+
+// kill has the task end. It is called by the allocation's goroutine; the first
+// reason counts.
+func (t *task) kill(reason string) {
+	select {
+	case <-t.killed:
+	default:
+		t.why = reason
+		close(t.killed)
+	}
+}
+
+// dying reports whether the task is to end and not to be started again.
+func (t *task) dying() bool {
+	select {
+	case <-t.killed:
+		return true
+	default:
+		return t.runner.isStopped()
+	}
+}
+
+// requestRestart hands an operator's request to the task and waits until it is
+// journaled.
+func (t *task) requestRestart(ctx context.Context, reason string) error {
+	req := restartRequest{reason: reason, reply: make(chan error, 1)}
+	select {
+	case t.restarts <- req:
+	case <-t.done:
+		return errEnded
+	case <-t.runner.done:
+		return errEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-req.reply:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// run runs the task until it is dead, or ctx ends: it then goes on.
+func (t *task) run(ctx context.Context) {
+	defer close(t.done)
+	if t.state.State == fleet.TaskDead {
+		return
+	}
+	live, err := t.resume(ctx)
+	for err == nil && t.state.State != fleet.TaskDead {
+		switch {
+		case live != nil:
+			err = t.attend(ctx, live)
+			live = nil
+		case t.dying():
+			err = t.report(ctx, t.killedStep("Task was stopped and not started again"))
+		default:
+			live, err = t.start(ctx)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		t.runner.log.Error("task is left alone", "task", t.name, "error", err)
+	}
+}
+
+// resume finds out what became of the attempt that an earlier life of the agent
+// made. It returns the attempt where it runs or its end is still to be journaled;
+// nil where the next one, or the same one once more, is to be started.
+func (t *task) resume(ctx context.Context) (drivers.Task, error) {
+	rebooted := t.rec.BootID != t.runner.factory.BootID
+	switch {
+	case !t.known:
+		return nil, nil
+	case t.rec.Ended || t.state.Restarts > t.rec.Restarts:
+		return nil, t.resumeDelay(ctx, rebooted)
+	}
+	intended := t.rec.Handle == nil
+	live, err := t.find(ctx)
+	switch {
+	case errors.Is(err, drivers.ErrTaskGone) && intended:
+		t.rec.Attempt-- // it was not started: it is now, by the same number
+		return nil, nil
+	case errors.Is(err, drivers.ErrTaskGone) && !rebooted:
+		gone := drivers.Exit{Code: -1, Err: "lost: nothing is left of the task", FinishedAt: t.runner.factory.Now()}
+		return nil, t.conclude(ctx, outcome{exit: gone}, nil)
+	case err != nil && !errors.Is(err, drivers.ErrTaskGone):
+		return nil, err
+	case rebooted:
+		return t.resumeRebooted(ctx, live)
+	case t.state.State != fleet.TaskRunning:
+		return live, t.resumeStarted(ctx, intended)
+	case !live.Ended():
+		return live, t.report(ctx, step{event: t.event(fleet.TaskRestored, "Task was found running")})
+	}
+	return live, nil
+}
+
+// resumeStarted journals that an attempt runs, or ran, where the agent died in
+// its start.
+func (t *task) resumeStarted(ctx context.Context, intended bool) error {
+	if intended {
+		t.rec.Started = t.rec.Mono // when it was about to be started
+		if err := t.remember(ctx); err != nil {
+			return err
+		}
+	}
+	return t.report(ctx, t.startedStep())
+}
+
+// resumeDelay waits for what is left of the delay before the next attempt. After
+// a boot there is none.
+func (t *task) resumeDelay(ctx context.Context, rebooted bool) error {
+	if rebooted {
+		return nil
+	}
+	if !t.rec.Ended { // the agent died between the journal's row and this record
+		spec, err := t.spec()
+		if err != nil {
+			return nil // start says so
+		}
+		t.rec.Window.Count++
+		t.rec.Due = t.runner.factory.Mono() + spec.policy.Delay
+	}
+	return t.delay(ctx, t.rec.Due-t.runner.factory.Mono())
+}
+
+// resumeRebooted says that the machine rebooted under the task. What had
+// succeeded before that, and is not to run for ever, is not run again; all else
+// is, at once, and without being counted as a restart.
+func (t *task) resumeRebooted(ctx context.Context, live drivers.Task) (drivers.Task, error) {
+	if live != nil {
+		exit, err := live.Wait(ctx) // it has ended
+		if err != nil {
+			return nil, err
+		}
+		if spec, err := t.spec(); err == nil && !spec.always && exit.Success() {
+			return live, nil
+		}
+		t.forget(ctx, live)
+	}
+	if t.state.State != fleet.TaskRunning {
+		return nil, nil
+	}
+	return nil, t.report(ctx, step{
+		event: t.event(fleet.TaskLostAtReboot, "The machine rebooted while the task ran"),
+		change: func(s *fleet.TaskState) {
+			s.State, s.RunningFor = fleet.TaskPending, 0
+		},
+	})
+}
+
+// find asks the driver for the attempt.
+func (t *task) find(ctx context.Context) (drivers.Task, error) {
+	for try := 1; ; try++ {
+		live, err := t.recover(ctx)
+		if err == nil || errors.Is(err, drivers.ErrTaskGone) || ctx.Err() != nil {
+			return live, err
+		}
+		t.runner.log.Error("driver cannot look for task", "task", t.name, "try", try, "error", err)
+		if try >= recoverTries && !drivers.IsRecoverable(err) {
+			return nil, drivers.ErrTaskGone
+		}
+		if err := pause(ctx, recordRetry); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (t *task) recover(ctx context.Context) (drivers.Task, error) {
+	spec, err := t.spec()
+	if err != nil {
+		return nil, err
+	}
+	h := t.rec.Handle
+	if h == nil {
+		h = &drivers.Handle{Driver: spec.task.Driver, TaskID: t.id()}
+	}
+	driver, err := t.driver(h.Driver)
+	if err != nil {
+		return nil, err
+	}
+	live, err := driver.Recover(ctx, t.config(spec), *h)
+	if err == nil {
+		t.rec.Handle = h
+	}
+	return live, err
+}
+
+// id is the driver's id of the attempt.
+func (t *task) id() string {
+	return fmt.Sprintf("%s/%s/%d", t.runner.id, t.name, t.rec.Attempt)
+}
+
+// delay waits before the next attempt. An operator's restart ends the wait, and so
+// does a stop.
+func (t *task) delay(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(max(d, 0))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-t.killed:
+		return nil
+	case <-t.runner.stopped:
+		return nil
+	case req := <-t.restarts:
+		err := t.report(ctx, step{event: t.event(fleet.TaskRestartSignal, req.reason)})
+		req.reply <- err
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// report has the allocation's goroutine journal steps, in one piece, and returns
+// when they are durable. An error says that ctx has ended.
+func (t *task) report(ctx context.Context, steps ...step) error {
+	rep := report{task: t, steps: steps, reply: make(chan error, 1)}
+	select {
+	case t.runner.reports <- rep:
+		return <-rep.reply
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// remember journals the task's record.
+func (t *task) remember(ctx context.Context) error {
+	t.rec.BootID, t.rec.Mono = t.runner.factory.BootID, t.runner.factory.Mono()
+	b, err := t.rec.encode()
+	if err != nil {
+		return err
+	}
+	return t.runner.putHandle(ctx, t.name, b)
+}
+
+// forget lets the driver let go of an attempt whose end is journaled.
+func (t *task) forget(ctx context.Context, live drivers.Task) {
+	if err := live.Forget(ctx); err != nil {
+		t.runner.log.Warn("driver keeps an ended task", "task", t.name, "error", err)
+	}
+}
+
+// leader reports whether the group ends with this task.
+func (t *task) leader() bool {
+	spec, err := t.spec()
+	return err == nil && spec.task.Leader
+}
+
+// spec is what the allocation's newest version says of the task.
+type spec struct {
+	alloc  fleet.Alloc
+	task   fleet.Task
+	policy fleet.RestartPolicy
+	always bool // it is to run for ever
+}
+
+func (t *task) spec() (spec, error) {
+	a := t.runner.current()
+	group := a.Group()
+	if group == nil || group.Task(t.name) == nil {
+		return spec{}, fleet.Errorf(fleet.CodeInvalid, "job %s has no task %q in group %q", a.JobID, t.name, a.TaskGroup)
+	}
+	s := spec{
+		alloc: a, task: *group.Task(t.name), policy: fleet.DefaultRestart(a.Job.Type),
+		always: a.Job.Type != fleet.JobTypeBatch && a.Job.Type != fleet.JobTypeSysBatch,
+	}
+	if group.RestartPolicy != nil {
+		s.policy = *group.RestartPolicy
+	}
+	if s.task.RestartPolicy != nil {
+		s.policy = *s.task.RestartPolicy
+	}
+	return s, nil
+}
+
+func (t *task) driver(name string) (drivers.Driver, error) {
+	d, ok := t.runner.factory.Drivers[name]
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "this edge has no driver %q", name)
+	}
+	return d, nil
+}
+
+// config is what the driver is told of the attempt.
+func (t *task) config(s spec) drivers.TaskConfig {
+	f := &t.runner.factory
+	dirs := f.Dirs.folders(t.runner.id, t.name)
+	node := f.Node()
+	env := fleet.NewTaskEnv(fleet.TaskPlace{
+		Alloc: &s.alloc, Node: &node, Task: t.name, Region: s.alloc.Job.Region,
+		AllocDir: dirs.alloc, TaskDir: dirs.local, SecretsDir: dirs.secrets,
+	})
+	return drivers.TaskConfig{
+		ID: t.id(), AllocID: t.runner.id, Task: t.name,
+		Config: env.ReplaceAll(s.task.Config), Env: env.Vars(), Resources: s.task.Resources,
+		Dir: dirs.task, LogDir: dirs.logs, StateDir: f.Dirs.state(t.runner.id, t.name, t.rec.Attempt),
+		Logs: s.task.LogConfig, KillSignal: s.task.KillSignal, KillTimeout: s.task.KillTimeout,
+	}
+}

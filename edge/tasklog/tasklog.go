@@ -1,0 +1,231 @@
+// Package tasklog reads what tasks wrote: the files TASK.stdout.N and
+// TASK.stderr.N of an allocation, in which drivers rotate a task's output (N
+// grows, the oldest go). The local API and the hub's requests both read through
+// it, so that they show the same.
+//
+// A Reader belongs to one goroutine, and starts none. Nothing is persisted.
+package tasklog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Streams of a task, and ends of its output.
+const (
+	Stdout      = "stdout"
+	Stderr      = "stderr"
+	OriginStart = "start"
+	OriginEnd   = "end"
+)
+
+// pollEvery is how often a follower looks for more.
+const pollEvery = 200 * time.Millisecond
+
+// Request says what to read.
+type Request struct {
+	Dir    string // of the allocation's logs
+	Task   string
+	Stream string // "" is Stdout
+	Offset int64  // bytes from Origin, not negative; more than there are is all of them
+	Origin string // "" is OriginStart
+	Follow bool
+	// Ended reports that nothing more will be written; a follower then stops at
+	// the end. nil: never.
+	Ended func() bool
+}
+
+// Reader reads a task's output as one stream.
+type Reader struct {
+	ctx    context.Context // ends a follower
+	cancel context.CancelFunc
+	req    Request
+	file   *os.File // nil: none yet
+	number int      // of file
+}
+
+// Open starts reading. Where nothing was written yet the output is empty. Errors
+// are a *fleet.Error with CodeInvalid where the request makes no sense.
+func Open(ctx context.Context, req Request) (*Reader, error) {
+	if req.Stream == "" {
+		req.Stream = Stdout
+	}
+	if req.Origin == "" {
+		req.Origin = OriginStart
+	}
+	switch {
+	case req.Task == "" || strings.ContainsAny(req.Task, `/\`):
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: %q is no name of a task", req.Task)
+	case req.Stream != Stdout && req.Stream != Stderr:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: the stream is %q, not %q or %q", req.Stream, Stdout, Stderr)
+	case req.Origin != OriginStart && req.Origin != OriginEnd:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: the origin is %q, not %q or %q", req.Origin, OriginStart, OriginEnd)
+	case req.Offset < 0:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read logs: the offset is %d", req.Offset)
+	}
+	r := &Reader{req: req, number: -1}
+	r.ctx, r.cancel = context.WithCancel(ctx)
+	if err := r.seek(); err != nil {
+		return nil, errors.Join(fmt.Errorf("read logs of task %s: %w", req.Task, err), r.Close())
+	}
+	return r, nil
+}
+
+// Read reads on. A follower waits for more, and ends with io.EOF where Ended says
+// so, and with the context's error where that ends.
+func (r *Reader) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		// Asked first: what was written before the end is then still read.
+		ended := r.req.Ended != nil && r.req.Ended()
+		next, more, err := r.after(r.number)
+		if err != nil {
+			return 0, err
+		}
+		// A file is not written to any more once the next one is there, so what is
+		// read now is all of it.
+		if n, err := r.read(p); n > 0 || err != nil {
+			return n, err
+		}
+		switch {
+		case more:
+			if err := r.open(next); err != nil {
+				return 0, err
+			}
+			continue
+		case !r.req.Follow || ended:
+			return 0, io.EOF
+		}
+		if err := r.wait(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// Close ends reading; one that waits in Read goes on with an error.
+func (r *Reader) Close() error {
+	r.cancel()
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}
+
+func (r *Reader) read(p []byte) (int, error) {
+	if r.file == nil {
+		return 0, nil
+	}
+	n, err := r.file.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return n, err
+}
+
+func (r *Reader) wait() error {
+	timer := time.NewTimer(pollEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
+	}
+}
+
+// open goes on with a file; one that was pruned meanwhile is passed over.
+func (r *Reader) open(number int) error {
+	f, err := os.Open(r.path(number))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if r.file != nil {
+		_ = r.file.Close() // it was only read
+	}
+	r.file, r.number = f, number
+	if err != nil {
+		r.file = nil
+	}
+	return nil
+}
+
+func (r *Reader) path(number int) string {
+	return filepath.Join(r.req.Dir, r.prefix()+strconv.Itoa(number))
+}
+
+func (r *Reader) prefix() string { return r.req.Task + "." + r.req.Stream + "." }
+
+// after is the number of the first file behind one.
+func (r *Reader) after(number int) (next int, ok bool, err error) {
+	files, err := r.files()
+	for _, n := range files {
+		if n > number {
+			return n, true, err
+		}
+	}
+	return 0, false, err
+}
+
+// files are the numbers of what is there, in order.
+func (r *Reader) files() ([]int, error) {
+	entries, err := os.ReadDir(r.req.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	var numbers []int
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), r.prefix())
+		if n, err := strconv.Atoi(rest); ok && err == nil && n >= 0 && strconv.Itoa(n) == rest {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// seek opens the file that the request starts in, at the right place.
+func (r *Reader) seek() error {
+	files, err := r.files()
+	if err != nil || len(files) == 0 {
+		return err
+	}
+	sizes := make([]int64, len(files))
+	var total int64
+	for i, n := range files {
+		info, err := os.Stat(r.path(n))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // pruned meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		sizes[i] = info.Size()
+		total += sizes[i]
+	}
+	skip := min(r.req.Offset, total)
+	if r.req.Origin == OriginEnd {
+		skip = total - skip
+	}
+	i := 0
+	for ; i < len(files)-1 && skip >= sizes[i]; i++ {
+		skip -= sizes[i]
+	}
+	if err := r.open(files[i]); err != nil || r.file == nil {
+		return err
+	}
+	_, err = r.file.Seek(skip, io.SeekStart)
+	return err
+}
