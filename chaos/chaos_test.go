@@ -1,0 +1,138 @@
+package chaos_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"skerry/chaos"
+	"skerry/chaos/faultnet"
+	"skerry/chaos/proc"
+)
+
+// programs builds skerry and skerry-edge once for all tests.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "skerry-bin-")
+	if err != nil {
+		return "", err
+	}
+	for _, p := range []string{"skerry", "skerry-edge"} {
+		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, p), "skerry/cmd/"+p)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Stderr = os.Stderr
+		if err := cmd.Run(); err != nil {
+			return dir, err
+		}
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, err := programs(); err == nil {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// mustGround gives a run real programs, a folder, and a network of proxies. The
+// folder's path is short, since unix sockets lie below it.
+func mustGround(tb testing.TB) (chaos.Ground, *faultnet.Proxy) {
+	tb.Helper()
+	bin, err := programs()
+	if err != nil {
+		tb.Fatalf("build the programs: %v", err)
+	}
+	dir, err := os.MkdirTemp("", "sk-")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("the run's files are in %s", dir)
+			return
+		}
+		_ = os.RemoveAll(dir)
+	})
+	net := faultnet.NewProxy()
+	return chaos.Ground{
+		Net: net, Dir: dir, Out: logWriter{tb},
+		HubBinary: filepath.Join(bin, "skerry"), EdgeBinary: filepath.Join(bin, "skerry-edge"),
+	}, net
+}
+
+// logWriter writes lines to a test's log.
+type logWriter struct{ tb testing.TB }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.tb.Logf("%s", b)
+	return len(b), nil
+}
+
+func TestPartition(t *testing.T) {
+	g, _ := mustGround(t)
+	if err := (chaos.Partition{Ground: g, Hubs: 3, Edges: 3, Rounds: 3, Seed: 1}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRebootWithoutALink(t *testing.T) {
+	g, _ := mustGround(t)
+	if err := (chaos.Reboot{Ground: g, Rounds: 5, Tasks: 10}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHealedLinkIsCheap(t *testing.T) {
+	g, net := mustGround(t)
+	h := chaos.Healed{Ground: g, Proxy: net, Cut: 6 * time.Second, Allocs: 10, Cap: 2 * time.Second}
+	if err := h.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHubKilledWhileJobsAreRegistered(t *testing.T) {
+	g, _ := mustGround(t)
+	if err := (chaos.HubKill{Ground: g, Rate: 50, Duration: 8 * time.Second}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHubsRestoredFromAnOlderCopy(t *testing.T) {
+	g, _ := mustGround(t)
+	if err := (chaos.Restore{Ground: g}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCloneIsFenced(t *testing.T) {
+	g, _ := mustGround(t)
+	if err := (chaos.Clone{Ground: g}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDamagedJournalHeals(t *testing.T) {
+	g, _ := mustGround(t)
+	if err := (chaos.Damage{Ground: g}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRunEndsWithItsContext checks that a run which is given up leaves no process.
+func TestRunEndsWithItsContext(t *testing.T) {
+	g, _ := mustGround(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if err := (chaos.Reboot{Ground: g, Rounds: 1000, Tasks: 1}).Run(ctx); err == nil {
+		t.Fatal("a run of a thousand rounds ended well within three seconds")
+	}
+	left, err := proc.Below(g.Dir)
+	if err != nil || len(left) > 0 {
+		t.Fatalf("processes are left: %v, %v", left, err)
+	}
+}

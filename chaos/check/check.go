@@ -1,0 +1,385 @@
+// Package check judges a run: pure functions from what was seen (the edges'
+// journals, every hub's state, the processes that really ran) to violations,
+// each under the number of an invariant of the architecture. The same checkers
+// judge runs in virtual and in real time. Nothing here does I/O.
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// Invariant is the number of an invariant.
+type Invariant int
+
+// Statement says what an invariant promises, on one line.
+func (i Invariant) Statement() string {
+	switch i {
+	case 1:
+		return "journaled transitions reach the hub, in order and once"
+	case 2:
+		return "no update without a heartbeat in its session; ready only after history"
+	case 3:
+		return "losing the link alone stops no task"
+	case 4:
+		return "a reboot without a link brings the tasks back"
+	case 5:
+		return "once quiet: exactly count running, the same on every hub and in fact"
+	case 7:
+		return "no plan over-commits a node"
+	}
+	return fmt.Sprintf("invariant %d", int(i))
+}
+
+// Checked are the invariants that this package judges.
+func Checked() []Invariant { return []Invariant{1, 2, 3, 4, 5, 7} }
+
+// Violation is a broken promise, with what shows it.
+type Violation struct {
+	Invariant Invariant
+	Message   string
+}
+
+func (v Violation) String() string { return fmt.Sprintf("invariant %d: %s", v.Invariant, v.Message) }
+
+// Picture is what was seen when everything was quiet.
+type Picture struct {
+	Hubs  []Hub
+	Edges []Edge
+	// Wanted is how many allocations of each job shall run.
+	Wanted map[fleet.JobID]int
+	// Starts is how often each allocation's task was ever started, as the tasks
+	// themselves told; an allocation whose task tells nothing is not in it.
+	Starts map[fleet.AllocID]int
+}
+
+// Hub is one hub's state.
+type Hub struct {
+	Name         string
+	Nodes        []fleet.Node
+	Allocs       []fleet.Alloc
+	Evals        []fleet.Evaluation
+	NodeHistory  map[fleet.NodeID][]fleet.HistoryEntry
+	AllocHistory map[fleet.AllocID][]fleet.HistoryEntry
+	// Dropped counts what the hub let go of each allocation's history, at its
+	// bound.
+	Dropped map[fleet.AllocID]uint64
+}
+
+// Edge is one edge: its journal, and what really runs there.
+type Edge struct {
+	Name   string
+	NodeID fleet.NodeID
+	Rows   []fleet.Transition
+	// Before are rows that the journal was seen to hold before it was damaged.
+	Before []fleet.Transition
+	// Processes counts the live processes of each task.
+	Processes map[TaskKey]int
+}
+
+// TaskKey names a task of an allocation.
+type TaskKey struct {
+	Alloc fleet.AllocID
+	Task  string
+}
+
+func (k TaskKey) String() string { return fleet.Short(k.Alloc) + "/" + k.Task }
+
+// Quiet judges a picture.
+func Quiet(p Picture) []Violation {
+	var vs []Violation
+	for _, h := range p.Hubs {
+		for _, e := range p.Edges {
+			vs = append(vs, delivered(h, e)...)
+			vs = append(vs, lostAloud(h, e)...)
+		}
+		for _, n := range h.Nodes {
+			vs = append(vs, sessions(h, n)...)
+		}
+		vs = append(vs, counts(h, p.Wanted)...)
+		vs = append(vs, Committed(h.Name, h.Nodes, h.Allocs)...)
+	}
+	for _, e := range p.Edges {
+		if len(p.Hubs) > 0 {
+			vs = append(vs, undisturbed(p.Hubs[0], e)...)
+		}
+		vs = append(vs, startedOnce(e, p.Starts)...)
+	}
+	if len(p.Hubs) > 0 {
+		vs = append(vs, actual(p.Hubs[0], p.Edges)...)
+		for _, h := range p.Hubs[1:] {
+			vs = append(vs, same(p.Hubs[0], h)...)
+		}
+	}
+	return vs
+}
+
+func violation(i Invariant, format string, args ...any) Violation {
+	return Violation{Invariant: i, Message: fmt.Sprintf(format, args...)}
+}
+
+// delivered checks invariant 1: what an edge journaled is at a hub, each row
+// once, in order, unchanged.
+func delivered(h Hub, e Edge) []Violation {
+	var vs []Violation
+	journal := map[fleet.Seq]fleet.Transition{}
+	for i, row := range e.Rows {
+		if i > 0 && row.Seq != e.Rows[i-1].Seq+1 {
+			vs = append(vs, violation(1, "journal of %s: row %d follows row %d", e.Name, row.Seq, e.Rows[i-1].Seq))
+		}
+		journal[row.Seq] = row
+	}
+	var last fleet.Seq
+	if len(e.Rows) > 0 {
+		last = e.Rows[len(e.Rows)-1].Seq
+	}
+	if n := findNode(h.Nodes, e.NodeID); n == nil || n.Applied < last {
+		vs = append(vs, violation(1, "%s has applied less than the journal of %s holds (%d)", h.Name, e.Name, last))
+	}
+	seen := map[fleet.Seq]fleet.AllocID{}
+	for _, a := range h.Allocs {
+		if a.NodeID == e.NodeID {
+			vs = append(vs, replayed(h.Name, a.ID, h.AllocHistory[a.ID], journal, seen)...)
+		}
+	}
+	return append(vs, complete(h, e, seen)...)
+}
+
+// replayed checks one allocation's history against the journal.
+func replayed(hub string, id fleet.AllocID, entries []fleet.HistoryEntry, journal map[fleet.Seq]fleet.Transition, seen map[fleet.Seq]fleet.AllocID) []Violation {
+	var vs []Violation
+	var before fleet.Seq
+	for _, entry := range entries {
+		t := entry.Transition
+		if entry.Side != fleet.SideEdge || t == nil {
+			continue
+		}
+		if t.Seq <= before {
+			vs = append(vs, violation(1, "%s, allocation %s: row %d stands behind row %d", hub, fleet.Short(id), t.Seq, before))
+		}
+		before = t.Seq
+		if other, twice := seen[t.Seq]; twice {
+			vs = append(vs, violation(1, "%s: row %d was applied twice, to %s and %s", hub, t.Seq, fleet.Short(other), fleet.Short(id)))
+		}
+		seen[t.Seq] = id
+		row, held := journal[t.Seq]
+		if held && !equal(row, *t) {
+			vs = append(vs, violation(1, "%s, allocation %s: row %d says %s, the journal %s", hub, fleet.Short(id), t.Seq, describe(*t), describe(row)))
+		}
+	}
+	return vs
+}
+
+// complete checks that no journaled row of an allocation is missing at a hub, but
+// for as many as the hub says that it let go.
+func complete(h Hub, e Edge, seen map[fleet.Seq]fleet.AllocID) []Violation {
+	missing := map[fleet.AllocID][]fleet.Transition{}
+	for _, row := range e.Rows {
+		if _, ok := seen[row.Seq]; !ok && row.Alloc != "" && h.AllocHistory[row.Alloc] != nil {
+			missing[row.Alloc] = append(missing[row.Alloc], row)
+		}
+	}
+	var vs []Violation
+	for _, id := range sorted(missing) {
+		if rows := missing[id]; uint64(len(rows)) > h.Dropped[id] {
+			vs = append(vs, violation(1, "%s lacks %d rows of %s, the first is %d (%s), and says that it let %d go",
+				h.Name, len(rows), e.Name, rows[0].Seq, describe(rows[0]), h.Dropped[id]))
+		}
+	}
+	return vs
+}
+
+func equal(a, b fleet.Transition) bool {
+	return a.BootID == b.BootID && a.Kind == b.Kind && a.Alloc == b.Alloc && a.Task == b.Task &&
+		a.ClientStatus == b.ClientStatus && a.Mono == b.Mono && a.Wall == b.Wall
+}
+
+func describe(t fleet.Transition) string {
+	s := fmt.Sprintf("%s of %s", t.Kind, fleet.Short(t.Alloc))
+	if t.ClientStatus != "" {
+		s += " " + t.ClientStatus
+	}
+	if t.Event != nil {
+		s += fmt.Sprintf(" (%s %s)", t.Task, t.Event.Type)
+	}
+	return s
+}
+
+// undisturbed checks invariant 3: between losing the link and having it back an
+// edge killed nothing, but what a person on site or the hub had told it to. A
+// hub's word may be carried out when the link has just gone.
+func undisturbed(h Hub, e Edge) []Violation {
+	var vs []Violation
+	away := false
+	asked := map[fleet.AllocID]bool{}
+	for _, row := range e.Rows {
+		switch row.Kind {
+		case fleet.TransitionDisconnect:
+			away = true
+		case fleet.TransitionReconnect:
+			away = false
+		case fleet.TransitionOperator:
+			asked[row.Alloc] = true
+		}
+		if away && row.Event != nil && row.Event.Type == fleet.TaskKilling && !asked[row.Alloc] && !told(h.AllocHistory[row.Alloc], row) {
+			vs = append(vs, violation(3, "%s killed task %s of %s while its link was gone (row %d: %s)",
+				e.Name, row.Task, fleet.Short(row.Alloc), row.Seq, row.Event.DisplayMessage))
+		}
+	}
+	return vs
+}
+
+// told reports whether the hub decided on a stop, for the reason that the edge
+// names, before it heard of the kill.
+func told(history []fleet.HistoryEntry, kill fleet.Transition) bool {
+	heard := slices.IndexFunc(history, func(e fleet.HistoryEntry) bool { return e.Transition != nil && e.Transition.Seq == kill.Seq })
+	if heard < 0 {
+		return false
+	}
+	return slices.ContainsFunc(history, func(e fleet.HistoryEntry) bool {
+		return e.Side == fleet.SideHub && e.Index < history[heard].Index && e.Message != "" &&
+			strings.Contains(kill.Event.DisplayMessage, e.Message)
+	})
+}
+
+// startedOnce checks that a task which never ends by itself was started at most
+// once in each boot of its machine.
+func startedOnce(e Edge, starts map[fleet.AllocID]int) []Violation {
+	boots := map[fleet.AllocID]map[fleet.BootID]bool{}
+	restarts := map[fleet.AllocID]int{}
+	counted := map[happening]bool{}
+	for _, row := range slices.Concat(e.Before, e.Rows) {
+		if row.Alloc == "" || row.Event == nil || counted[happeningOf(row)] {
+			continue
+		}
+		counted[happeningOf(row)] = true
+		if boots[row.Alloc] == nil {
+			boots[row.Alloc] = map[fleet.BootID]bool{}
+		}
+		boots[row.Alloc][row.BootID] = true
+		if row.Event.Type == fleet.TaskTerminated {
+			restarts[row.Alloc]++
+		}
+	}
+	var vs []Violation
+	for _, id := range sorted(starts) {
+		if known := boots[id]; known != nil && starts[id] > len(known)+restarts[id] {
+			vs = append(vs, violation(4, "%s started allocation %s %d times in %d boots", e.Name, fleet.Short(id), starts[id], len(known)))
+		}
+	}
+	return vs
+}
+
+// counts checks invariant 5 at one hub: every job has as many running
+// allocations as it shall, and nothing is undecided.
+func counts(h Hub, wanted map[fleet.JobID]int) []Violation {
+	running := map[fleet.JobID]int{}
+	var vs []Violation
+	for _, a := range h.Allocs {
+		if !a.ServerTerminal() && a.ClientStatus == fleet.ClientRunning {
+			running[a.JobID]++
+		}
+		if !a.ServerTerminal() && (a.ClientStatus == fleet.ClientUnknown || a.NeedsToReconnect()) {
+			vs = append(vs, violation(5, "%s: allocation %s is still to be settled (%s)", h.Name, fleet.Short(a.ID), a.ClientStatus))
+		}
+	}
+	for _, id := range sorted(wanted) {
+		if running[id] != wanted[id] {
+			vs = append(vs, violation(5, "%s: job %s has %d running, wants %d", h.Name, id, running[id], wanted[id]))
+		}
+	}
+	return vs
+}
+
+// actual checks invariant 5 in fact: each task that shall run has one process,
+// every other none.
+func actual(h Hub, edges []Edge) []Violation {
+	shall := map[TaskKey]fleet.NodeID{}
+	for _, a := range h.Allocs {
+		for task, ts := range a.TaskStates {
+			if !a.ServerTerminal() && a.ClientStatus == fleet.ClientRunning && ts.State == fleet.TaskRunning {
+				shall[TaskKey{a.ID, task}] = a.NodeID
+			}
+		}
+	}
+	var vs []Violation
+	for _, e := range edges {
+		for _, k := range sortedTasks(e.Processes) {
+			if n := e.Processes[k]; shall[k] != e.NodeID || n != 1 {
+				vs = append(vs, violation(5, "%s has %d processes of task %s, which shall run on node %q", e.Name, n, k, fleet.Short(shall[k])))
+			}
+		}
+		for _, k := range sortedTasks(shall) {
+			if shall[k] == e.NodeID && e.Processes[k] == 0 {
+				vs = append(vs, violation(5, "%s has no process of task %s, which the hub calls running", e.Name, k))
+			}
+		}
+	}
+	return vs
+}
+
+// same checks that two hubs agree on every allocation and node.
+func same(a, b Hub) []Violation {
+	var vs []Violation
+	other := map[fleet.AllocID]fleet.Alloc{}
+	for _, x := range b.Allocs {
+		other[x.ID] = x
+	}
+	for _, x := range a.Allocs {
+		y, ok := other[x.ID]
+		if !ok || x.ClientStatus != y.ClientStatus || x.DesiredStatus != y.DesiredStatus || x.NodeID != y.NodeID || x.ModifyIndex != y.ModifyIndex {
+			vs = append(vs, violation(5, "%s and %s disagree on allocation %s", a.Name, b.Name, fleet.Short(x.ID)))
+		}
+	}
+	for _, x := range a.Nodes {
+		y := findNode(b.Nodes, x.ID)
+		if y == nil || x.Status != y.Status || x.Epoch != y.Epoch || x.Applied != y.Applied {
+			vs = append(vs, violation(5, "%s and %s disagree on node %s", a.Name, b.Name, x.Name))
+		}
+	}
+	if len(a.Allocs) != len(b.Allocs) {
+		vs = append(vs, violation(5, "%s has %d allocations, %s %d", a.Name, len(a.Allocs), b.Name, len(b.Allocs)))
+	}
+	return vs
+}
+
+// Committed checks invariant 7: what a node is given fits it.
+func Committed(hub string, nodes []fleet.Node, allocs []fleet.Alloc) []Violation {
+	used := map[fleet.NodeID]fleet.Resources{}
+	for i := range allocs {
+		if a := &allocs[i]; a.OccupiesNode() {
+			used[a.NodeID] = used[a.NodeID].Add(fleet.Resources(a.AllocatedResources))
+		}
+	}
+	var vs []Violation
+	for i := range nodes {
+		n := &nodes[i]
+		if dim := used[n.ID].Exceeds(n.Free()); dim != "" {
+			vs = append(vs, violation(7, "%s: node %s is over-committed in %s: %+v of %+v", hub, n.Name, dim, used[n.ID], n.Free()))
+		}
+	}
+	return vs
+}
+
+func findNode(nodes []fleet.Node, id fleet.NodeID) *fleet.Node {
+	for i := range nodes {
+		if nodes[i].ID == id {
+			return &nodes[i]
+		}
+	}
+	return nil
+}
+
+func sortedTasks[V any](m map[TaskKey]V) []TaskKey {
+	return slices.SortedFunc(maps.Keys(m), func(x, y TaskKey) int {
+		return cmp.Or(cmp.Compare(x.Alloc, y.Alloc), cmp.Compare(x.Task, y.Task))
+	})
+}
+
+// sorted returns a map's keys in order, so that verdicts read the same each time.
+func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,66 @@
+package check
+
+import (
+	"skerry/fleet"
+)
+
+// happening tells a row from all others of its edge, also where it was given
+// another number since.
+type happening struct {
+	boot  fleet.BootID
+	mono  int64
+	wall  int64
+	kind  fleet.TransitionKind
+	alloc fleet.AllocID
+	task  string
+	event string
+}
+
+func happeningOf(t fleet.Transition) happening {
+	h := happening{boot: t.BootID, mono: int64(t.Mono), wall: t.Wall, kind: t.Kind, alloc: t.Alloc, task: t.Task}
+	if t.Event != nil {
+		h.event = t.Event.Type
+	}
+	return h
+}
+
+// lostAloud checks invariant 1 of a journal that was damaged: a row that it held
+// and that the hub does not have is among those that a gap row at the hub speaks
+// of. A gap row without a count says that it is not known how many there were.
+func lostAloud(h Hub, e Edge) []Violation {
+	known := map[happening]bool{}
+	oldest := map[fleet.AllocID]int64{} // what a hub let go at its own bound is its oldest
+	for _, a := range h.Allocs {
+		for _, entry := range h.AllocHistory[a.ID] {
+			t := entry.Transition
+			if t == nil {
+				continue
+			}
+			known[happeningOf(*t)] = true
+			if first, ok := oldest[a.ID]; !ok || t.Wall < first {
+				oldest[a.ID] = t.Wall
+			}
+		}
+	}
+	var missing []fleet.Transition
+	for _, row := range e.Before {
+		if first, ok := oldest[row.Alloc]; ok && row.Wall >= first && !known[happeningOf(row)] {
+			missing = append(missing, row)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	spoken, uncounted := uint64(0), false
+	for _, entry := range h.NodeHistory[e.NodeID] {
+		if t := entry.Transition; t != nil && t.Kind == fleet.TransitionGap && t.Message != "" {
+			spoken += t.Dropped
+			uncounted = uncounted || t.Dropped == 0
+		}
+	}
+	if uncounted || spoken >= uint64(len(missing)) {
+		return nil
+	}
+	return []Violation{violation(1, "%s lacks %d rows that %s had journaled, and %d are said to be lost (row %d: %s)",
+		h.Name, len(missing), e.Name, spoken, missing[0].Seq, describe(missing[0]))}
+}

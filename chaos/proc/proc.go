@@ -1,0 +1,179 @@
+// Package proc starts, kills, pauses and finds real processes. Package
+// chaos/cluster uses it for hubs, edges and what edges leave running. For each
+// process that it starts a goroutine waits until it ends.
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is a process that was started.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// Start starts cmd in a process group of its own, with its output appended to
+// the file at log.
+func Start(cmd *exec.Cmd, log string) (*Process, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of a process: %w", err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", filepath.Base(cmd.Path), err)
+	}
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// Pid is its process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when it has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exit is how it ended, once Done is closed.
+func (p *Process) Exit() error { return p.err }
+
+// Kill ends it with SIGKILL and waits.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // it may be gone already
+	<-p.done
+}
+
+// Stop asks it to end with SIGTERM, waits, and kills it when timeout is over.
+func (p *Process) Stop(timeout time.Duration) error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(timeout):
+		p.Kill()
+		return fmt.Errorf("stop process %d: it did not end within %s and was killed", p.Pid(), timeout)
+	}
+}
+
+// Pause stops it in its tracks (SIGSTOP); Resume lets it go on.
+func (p *Process) Pause() error  { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Below lists the processes that belong to a directory: they work in it, name
+// it on their command line, or have it in their environment.
+func Below(dir string) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if belongs(pid, dir) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+func belongs(pid int, dir string) bool {
+	base := fmt.Sprintf("/proc/%d/", pid)
+	if cwd, err := os.Readlink(base + "cwd"); err == nil && (cwd == dir || strings.HasPrefix(cwd, dir+"/")) {
+		return true
+	}
+	for _, f := range []string{"cmdline", "environ"} {
+		if b, err := os.ReadFile(base + f); err == nil && strings.Contains(string(b), dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// KillBelow kills every process that belongs to a directory, until there is none
+// (a power cut, as far as its processes go).
+func KillBelow(dir string) error {
+	for range 100 {
+		pids, err := Below(dir)
+		if err != nil {
+			return err
+		}
+		if len(pids) == 0 {
+			return nil
+		}
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("kill process %d: %w", pid, err)
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return fmt.Errorf("kill the processes below %s: some are still there", dir)
+}
+
+// Resident is a process's resident memory, and Proportional its proportional
+// set size, in bytes.
+func Resident(pid int) (int64, error)     { return smaps(pid, "Rss:") }
+func Proportional(pid int) (int64, error) { return smaps(pid, "Pss:") }
+
+func smaps(pid int, field string) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == field {
+			kib, err := strconv.ParseInt(f[1], 10, 64)
+			return kib << 10, err
+		}
+	}
+	return 0, fmt.Errorf("read the memory of process %d: no %s", pid, field)
+}
+
+// Environ is a process's environment as it was at its start.
+func Environ(pid int) (map[string]string, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return nil, fmt.Errorf("read the environment of process %d: %w", pid, err)
+	}
+	env := map[string]string{}
+	for kv := range strings.SplitSeq(string(b), "\x00") {
+		if k, v, ok := strings.Cut(kv, "="); ok {
+			env[k] = v
+		}
+	}
+	return env, nil
+}
+
+// LeadsGroup reports whether a process leads a process group, as a task's first
+// process does.
+func LeadsGroup(pid int) bool {
+	group, err := syscall.Getpgid(pid)
+	return err == nil && group == pid
+}
+
+// Program is the file that a process runs.
+func Program(pid int) (string, error) {
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return "", fmt.Errorf("find the program of process %d: %w", pid, err)
+	}
+	return path, nil
+}
