@@ -1,0 +1,135 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"skerry/cmd/client"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+func TestRead(t *testing.T) {
+	var asked string
+	c := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Method + " " + r.URL.String()
+		w.Header().Set("X-Nomad-Index", "42")
+		_, _ = io.WriteString(w, `{"ID": "n1"}`)
+	})
+	var n fleet.Node
+	index, err := c.ReadAfter(t.Context(), 7, "/v1/node/n1?stale", nil, &n)
+	if err != nil || index != 42 || n.ID != "n1" {
+		t.Fatalf("%v %d %+v", err, index, n)
+	}
+	if want := "GET /v1/node/n1?index=7&stale=&wait=1m0s"; asked != want {
+		t.Errorf("asked %q, want %q", asked, want)
+	}
+	if _, err := c.ReadAfter(t.Context(), 0, "/v1/nodes", nil, nil); err != nil || asked != "GET /v1/nodes" {
+		t.Errorf("%v %q", err, asked)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	c := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/full":
+			w.Header().Set(api.CodeHeader, string(fleet.CodeConflict))
+			w.Header().Set(api.HintHeader, "read again")
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, "somebody was first (read again)\n")
+		case "/bare":
+			w.WriteHeader(http.StatusBadGateway)
+		default:
+			_, _ = io.WriteString(w, "not JSON")
+		}
+	})
+	_, err := c.Read(t.Context(), "/full", nil, nil)
+	var e *fleet.Error
+	if !errors.As(err, &e) || *e != (fleet.Error{Code: fleet.CodeConflict, Message: "somebody was first", Hint: "read again"}) {
+		t.Errorf("full: %#v", err)
+	}
+	_, err = c.Read(t.Context(), "/bare", nil, nil)
+	if fleet.CodeOf(err) != fleet.CodeInternal || !strings.Contains(err.Error(), "502 Bad Gateway") {
+		t.Errorf("bare: %v", err)
+	}
+	var out any
+	if _, err := c.Read(t.Context(), "/other", nil, &out); err == nil || !strings.Contains(err.Error(), "read the hub's answer to /other") {
+		t.Errorf("other: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := c.Read(ctx, "/full", nil, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	for _, addr := range []string{"", "nonsense://x", "http://", "http://%zz"} {
+		if _, err := client.New(addr); fleet.CodeOf(err) != fleet.CodeInvalid {
+			t.Errorf("%q: %v", addr, err)
+		}
+	}
+	c, err := client.New("127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Write(t.Context(), http.MethodPost, "/v1/jobs", 1, nil); fleet.CodeOf(err) != fleet.CodeUnavailable {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	c := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
+		prefix := r.URL.Query().Get("prefix")
+		var list []any
+		for _, id := range []string{"aa11", "aa22", "bb33", "job", "job-2"} {
+			if strings.HasPrefix(id, prefix) {
+				list = append(list, map[string]string{"ID": id, "Name": "name-" + id, "JobID": "j"})
+			}
+		}
+		if err := json.NewEncoder(w).Encode(list); err != nil {
+			t.Error(err)
+		}
+	})
+	if a, err := c.FindAlloc(t.Context(), "BB"); err != nil || a.ID != "bb33" {
+		t.Errorf("upper case: %+v, %v", a, err)
+	}
+	if _, err := c.FindAlloc(t.Context(), "aa"); fleet.CodeOf(err) != fleet.CodeConflict || !strings.Contains(err.Error(), "aa11 (name-aa11), aa22 (name-aa22)") {
+		t.Errorf("ambiguous: %v", err)
+	}
+	if _, err := c.FindEval(t.Context(), "cc"); fleet.CodeOf(err) != fleet.CodeNotFound || !strings.Contains(err.Error(), `no evaluation begins with "cc"`) {
+		t.Errorf("unknown: %v", err)
+	}
+	if _, err := c.FindEval(t.Context(), ""); fleet.CodeOf(err) != fleet.CodeInvalid {
+		t.Errorf("empty: %v", err)
+	}
+	if j, err := c.FindJob(t.Context(), "job"); err != nil || j.ID != "job" {
+		t.Errorf("exact: %+v, %v", j, err)
+	}
+	if n, err := c.FindNode(t.Context(), "name-aa22"); err != nil || n.ID != "aa22" {
+		t.Errorf("by name: %+v, %v", n, err)
+	}
+	if n, err := c.FindNode(t.Context(), "bb"); err != nil || n.ID != "bb33" {
+		t.Errorf("by id: %+v, %v", n, err)
+	}
+	if _, err := c.FindNode(t.Context(), "name"); fleet.CodeOf(err) != fleet.CodeNotFound {
+		t.Errorf("half a name: %v", err)
+	}
+}
+
+func mustServe(tb testing.TB, h http.HandlerFunc) *client.Client {
+	tb.Helper()
+	server := httptest.NewServer(h)
+	tb.Cleanup(server.Close)
+	c, err := client.New(server.URL)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// FindAlloc returns the allocation that an abbreviated id names.
+func (c *Client) FindAlloc(ctx context.Context, prefix string) (api.AllocStub, error) {
+	var list []api.AllocStub
+	if err := c.list(ctx, "/v1/allocations", prefix, &list); err != nil {
+		return api.AllocStub{}, err
+	}
+	return one("allocation", prefix, list, func(a api.AllocStub) (id, label string) { return string(a.ID), a.Name })
+}
+
+// FindNode returns the node that an abbreviated id or a name names.
+func (c *Client) FindNode(ctx context.Context, ref string) (api.NodeStub, error) {
+	var list []api.NodeStub
+	if err := c.list(ctx, "/v1/nodes", "", &list); err != nil {
+		return api.NodeStub{}, err
+	}
+	var found []api.NodeStub
+	for _, n := range list {
+		if n.Name == ref {
+			return n, nil
+		}
+		if ref != "" && strings.HasPrefix(string(n.ID), strings.ToLower(ref)) {
+			found = append(found, n)
+		}
+	}
+	return one("node", ref, found, func(n api.NodeStub) (id, label string) { return string(n.ID), n.Name })
+}
+
+// FindEval returns the evaluation that an abbreviated id names.
+func (c *Client) FindEval(ctx context.Context, prefix string) (fleet.Evaluation, error) {
+	var list []fleet.Evaluation
+	if err := c.list(ctx, "/v1/evaluations", prefix, &list); err != nil {
+		return fleet.Evaluation{}, err
+	}
+	return one("evaluation", prefix, list, func(e fleet.Evaluation) (id, label string) { return string(e.ID), string(e.JobID) })
+}
+
+// FindJob returns the job that an id, or the only beginning of one, names.
+func (c *Client) FindJob(ctx context.Context, prefix string) (api.JobStub, error) {
+	var list []api.JobStub
+	if err := c.read(ctx, "/v1/jobs", prefix, &list); err != nil {
+		return api.JobStub{}, err
+	}
+	return one("job", prefix, list, func(j api.JobStub) (id, label string) { return string(j.ID), j.Status })
+}
+
+// list reads a list of things with UUIDs, which are lower case.
+func (c *Client) list(ctx context.Context, path, prefix string, out any) error {
+	return c.read(ctx, path, strings.ToLower(prefix), out)
+}
+
+func (c *Client) read(ctx context.Context, path, prefix string, out any) error {
+	q := url.Values{}
+	if prefix != "" {
+		q.Set("prefix", prefix)
+	}
+	_, err := c.Read(ctx, path, q, out)
+	return err
+}
+
+// one picks what ref names: the exact one, or the only one.
+func one[T any](kind, ref string, list []T, name func(T) (id, label string)) (T, error) {
+	var none T
+	for _, e := range list {
+		if id, _ := name(e); id == ref {
+			return e, nil
+		}
+	}
+	switch {
+	case ref == "":
+		return none, fleet.Errorf(fleet.CodeInvalid, "which %s? Its id is empty", kind)
+	case len(list) == 0:
+		return none, fleet.Errorf(fleet.CodeNotFound, "no %s begins with %q", kind, ref)
+	case len(list) == 1:
+		return list[0], nil
+	}
+	const shown = 5
+	var names []string
+	for _, e := range list[:min(len(list), shown)] {
+		id, label := name(e)
+		names = append(names, id+" ("+label+")")
+	}
+	if len(list) > shown {
+		names = append(names, "…")
+	}
+	return none, fleet.Errorf(fleet.CodeConflict, "%q begins the ids of %d %ss: %s", ref, len(list), kind, strings.Join(names, ", ")).
+		WithHint("give more of the id")
+}

@@ -1,0 +1,180 @@
+// Package edged is the edge daemon as a command, and the commands that speak to it on
+// its own machine. Both skerry and skerry-edge have them; so it must stay small and
+// knows nothing of hubs.
+package edged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"skerry/cmd/settings"
+	"skerry/devices"
+	"skerry/devices/usb"
+	"skerry/drivers"
+	"skerry/drivers/rawexec"
+	"skerry/drivers/sim"
+	"skerry/edge"
+	"skerry/edge/fingerprint"
+	"skerry/edge/runner"
+	"skerry/fleet"
+)
+
+// Flags are what an edge is told on the command line.
+type Flags struct {
+	Config     edge.Config
+	Bind       string
+	BootID     string
+	Reserved   fleet.Resources
+	LogLevel   string
+	LogJSON    bool
+	TotalCPU   int
+	TotalMemMB int
+}
+
+// Add adds the flags to a command's.
+func (f *Flags) Add(flags *pflag.FlagSet) {
+	c := &f.Config
+	flags.StringVar(&c.DataDir, "data-dir", "", "directory of all that the edge keeps (required)")
+	flags.StringSliceVar(&c.Hubs, "hub", nil, "hub to dial, HOST:PORT of its QUIC port; may be repeated or a list with commas")
+	flags.StringVar(&c.TokenFile, "token-file", "", "file with the join token; needed until the edge has a certificate")
+	flags.StringVar(&c.Name, "name", "", "name of this edge (default: the machine's host name)")
+	flags.StringVar(&c.Datacenter, "datacenter", "dc1", "datacenter, or site, that it stands in")
+	flags.StringVar(&c.NodePool, "node-pool", fleet.DefaultPool, "pool that it belongs to")
+	flags.StringVar(&c.NodeClass, "node-class", "", "class of hardware, for constraints")
+	flags.StringToStringVar(&c.Meta, "meta", nil, "KEY=VALUE for constraints and ${meta.KEY}; may be repeated")
+	flags.StringVar(&f.Bind, "bind", "", "local address that it dials from (default: any)")
+	flags.DurationVar(&c.BackoffCap, "backoff-cap", time.Minute, "longest pause between attempts to reach a hub")
+	flags.IntVar(&c.KeepTerminal, "keep-ended", 50, "how many ended allocations keep their logs")
+	flags.IntVar(&f.Reserved.CPU, "reserved-cpu", 0, "MHz that tasks may not have")
+	flags.IntVar(&f.Reserved.MemoryMB, "reserved-memory", 0, "MB of memory that tasks may not have")
+	flags.IntVar(&f.Reserved.DiskMB, "reserved-disk", 0, "MB of disk that tasks may not have")
+	flags.IntVar(&f.TotalCPU, "total-cpu", 0, "MHz of this machine, where they are not found out right")
+	flags.IntVar(&f.TotalMemMB, "total-memory", 0, "MB of memory of this machine, where they are not found out right")
+	flags.StringVar(&f.BootID, "boot-id", "", "boot id in place of the kernel's: reboots a machine in tests")
+	if err := flags.MarkHidden("boot-id"); err != nil {
+		panic(err) // the flag was added above
+	}
+	AddLogFlags(flags, &f.LogLevel, &f.LogJSON)
+}
+
+// AddLogFlags adds --log-level and --log-json.
+func AddLogFlags(flags *pflag.FlagSet, level *string, asJSON *bool) {
+	flags.StringVar(level, "log-level", "info", "least level that is logged: debug, info, warn or error")
+	flags.BoolVar(asJSON, "log-json", false, "log as JSON")
+}
+
+// NewLog makes the logger that the flags ask for.
+func NewLog(level string, asJSON bool) (*slog.Logger, error) {
+	var least slog.Level
+	if err := least.UnmarshalText([]byte(level)); err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "log level %q: it is debug, info, warn or error", level)
+	}
+	opts := &slog.HandlerOptions{Level: least}
+	if asJSON {
+		return slog.New(slog.NewJSONHandler(os.Stderr, opts)), nil
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, opts)), nil
+}
+
+// Command is the daemon's command, named use.
+func Command(use, version string) *cobra.Command {
+	var f Flags
+	cmd := &cobra.Command{
+		Use: use, Short: "Run an edge: the agent on remote hardware", Args: cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := NewLog(f.LogLevel, f.LogJSON)
+			if err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), log, version)
+		},
+	}
+	f.Add(cmd.Flags())
+	settings.AddFlag(cmd.Flags())
+	return cmd
+}
+
+func (f *Flags) run(ctx context.Context, log *slog.Logger, version string) error {
+	if len(f.Config.Hubs) == 0 {
+		log.Warn("no hub is named: only hubs that the journal knows are dialed", "flag", "--hub")
+	}
+	cfg, err := f.EdgeConfig(log, version)
+	if err != nil {
+		return err
+	}
+	e, err := edge.Open(cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(e.Run(ctx), e.Close())
+}
+
+// EdgeConfig makes the configuration that the flags ask for, with the drivers and the
+// devices of this release.
+func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error) {
+	cfg := f.Config
+	if cfg.DataDir == "" {
+		return cfg, fleet.Errorf(fleet.CodeInvalid, "an edge needs a data directory").WithHint("name it with --data-dir")
+	}
+	cfg.Version, cfg.Log, cfg.BootID = version, log, fleet.BootID(f.BootID)
+	if f.Bind != "" {
+		addr := net.ParseIP(f.Bind)
+		if addr == nil {
+			return cfg, fleet.Errorf(fleet.CodeInvalid, "bind address %q: not an IP address", f.Bind)
+		}
+		cfg.ListenPacket = func(context.Context) (net.PacketConn, error) {
+			return net.ListenUDP("udp", &net.UDPAddr{IP: addr})
+		}
+	}
+	known, err := newDrivers(f.BootID, log)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Runners = func(m edge.Machine) (edge.NewRunner, error) { return newRunners(m, known), nil }
+	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
+		configured.Reserved = f.Reserved
+		configured.Resources = fleet.Resources{CPU: f.TotalCPU, MemoryMB: f.TotalMemMB}
+		return fingerprint.New(fingerprint.Config{
+			Node: configured, DataDir: cfg.DataDir, Drivers: known,
+			Finders: []devices.Finder{usb.New("")}, Log: log,
+		})
+	}
+	return cfg, nil
+}
+
+// newDrivers makes the task drivers of this release.
+func newDrivers(bootID string, log *slog.Logger) (map[string]drivers.Driver, error) {
+	raw, err := rawexec.New(rawexec.Config{BootID: bootID, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	return map[string]drivers.Driver{rawexec.Name: raw, sim.Name: sim.New(sim.NewWorld())}, nil
+}
+
+// DriverNames are the names of the task drivers of this release.
+func DriverNames() []string { return []string{rawexec.Name, sim.Name} }
+
+// newRunners makes runners that keep their folders below the edge's data directory.
+func newRunners(m edge.Machine, known map[string]drivers.Driver) edge.NewRunner {
+	factory := &runner.Factory{
+		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log,
+		Dirs: runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")},
+	}
+	return func(a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, error) {
+		r, err := factory.New(a, runner.LastState(last), rec)
+		if err != nil {
+			return nil, fmt.Errorf("make the runner of allocation %s: %w", fleet.Short(a.ID), err)
+		}
+		return r, nil
+	}
+}

@@ -1,0 +1,306 @@
+package edged
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/cmd/settings"
+	"skerry/edge/local"
+	"skerry/fleet"
+)
+
+// SocketName is the local API's socket below an edge's data directory.
+const SocketName = "local.sock"
+
+// localFlags are what all local commands are told.
+type localFlags struct {
+	dataDir string
+	socket  string
+	json    bool
+}
+
+func (f *localFlags) client() (*local.Client, error) {
+	switch {
+	case f.socket != "":
+		return local.NewClient(f.socket), nil
+	case f.dataDir != "":
+		return local.NewClient(filepath.Join(f.dataDir, SocketName)), nil
+	}
+	return nil, fleet.Errorf(fleet.CodeInvalid, "which edge? Its data directory is not named").
+		WithHint("give --data-dir, or set SKERRY_DATA_DIR")
+}
+
+// LocalCommand is what an operator on site does on the edge itself, with no hub in
+// reach.
+func LocalCommand() *cobra.Command {
+	var f localFlags
+	cmd := &cobra.Command{
+		Use: "local", Short: "Look after this edge on site, with no hub in reach",
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) },
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&f.dataDir, "data-dir", "", "the edge's data directory")
+	flags.StringVar(&f.socket, "socket", "", "the edge's socket (default: "+SocketName+" in its data directory)")
+	flags.BoolVar(&f.json, "json", false, "write JSON")
+	settings.AddFlag(flags)
+	cmd.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.restartCommand(), f.historyCommand())
+	return cmd
+}
+
+func (f *localFlags) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show the link, the journal, and what runs", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			s, err := c.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if f.json {
+				return console.JSON(cmd.OutOrStdout(), s)
+			}
+			return writeStatus(cmd.OutOrStdout(), s)
+		},
+	}
+}
+
+func writeStatus(w io.Writer, s local.Status) error {
+	t := console.Table{}
+	t.Add("Edge", fmt.Sprintf("%s (%s)", s.Name, fleet.Short(s.NodeID)))
+	t.Add("Site", fmt.Sprintf("%s, pool %s", s.Datacenter, s.NodePool))
+	t.Add("Machine", fmt.Sprintf("up %s, boot %s", console.Span(s.Uptime), fleet.Short(s.BootID)))
+	t.Add("Agent", fmt.Sprintf("%s, since %s", s.Version, s.Started.Format(time.DateTime)))
+	t.Add("Link", linkLine(s))
+	for _, note := range []struct{ name, text string }{
+		{"Last error", s.Link.LastError}, {"Fenced", s.Link.Fenced}, {"Cluster went back", s.Link.WentBack},
+	} {
+		if note.text != "" {
+			t.Add(note.name, note.text)
+		}
+	}
+	j := s.Journal
+	t.Add("Journal", fmt.Sprintf("rows %d to %d, %d not at the cluster yet, %d KiB", j.First, j.Last, j.Unacknowledged, j.Bytes>>10))
+	if j.Dropped > 0 {
+		t.Add("", fmt.Sprintf("%d rows of low priority were dropped at the bound", j.Dropped))
+	}
+	for _, q := range j.Quarantined {
+		t.Add("Damaged", damageLine(q))
+	}
+	if j.Lost != "" {
+		t.Add("", "no hub has said yet where to go on: the newest rows have no numbers that count")
+	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	if len(s.Allocs) == 0 {
+		_, err := fmt.Fprintln(w, "\nNothing is to run here.")
+		return err
+	}
+	fmt.Fprintln(w)
+	allocs := console.Table{Heads: []string{"ID", "ALLOCATION", "WANTED", "STATUS", "TASKS", "CLUSTER KNOWS", "NOTE"}}
+	for _, a := range s.Allocs {
+		allocs.Add(fleet.Short(a.ID), a.Name, a.Desired, a.ClientStatus, taskLine(a.Tasks), !a.Unsent, allocNote(a))
+	}
+	return allocs.Write(w)
+}
+
+func damageLine(q local.Quarantine) string {
+	lost := fmt.Sprint(q.Lost)
+	if q.EndUnknown {
+		lost = "it is not known how many"
+		if q.Lost > 0 {
+			lost = fmt.Sprintf("at least %d", q.Lost)
+		}
+	}
+	return fmt.Sprintf("%s (%s): %d rows saved, %s lost", q.Path, q.Reason, q.Salvaged, lost)
+}
+
+func linkLine(s local.Status) string {
+	l := s.Link
+	line := l.State
+	if l.Hub != "" {
+		line += " " + l.Hub
+	}
+	if l.Status != "" {
+		line += ", the hub says " + l.Status
+	}
+	if l.State != "connected" && l.Away > 0 {
+		line += ", away for " + console.Span(l.Away)
+	}
+	if !s.Enrolled {
+		line += ", no certificate yet"
+	}
+	return line
+}
+
+func taskLine(tasks map[string]fleet.TaskState) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(tasks)) {
+		t := tasks[name]
+		part := name + " " + t.State
+		if t.Failed {
+			part += " (failed)"
+		}
+		if t.Restarts > 0 {
+			part += " (" + console.Count(int(t.Restarts), "restart") + ")"
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func allocNote(a local.Alloc) string {
+	var parts []string
+	for _, text := range []string{a.ClientDescription, a.DesiredReason, a.Note} {
+		if text != "" && !slices.Contains(parts, text) {
+			parts = append(parts, text)
+		}
+	}
+	if a.StopsIn > 0 {
+		parts = append(parts, "stops in "+console.Span(a.StopsIn)+" without a link")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (f *localFlags) logsCommand() *cobra.Command {
+	var req local.LogRequest
+	var stderr bool
+	var tail int64
+	cmd := &cobra.Command{
+		Use: "logs ALLOC [TASK]", Short: "Show what a task wrote", Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			req.Alloc = fleet.AllocID(args[0])
+			if len(args) > 1 {
+				req.Task = args[1]
+			}
+			req.Stream = "stdout"
+			if stderr {
+				req.Stream = "stderr"
+			}
+			if tail > 0 {
+				req.Origin, req.Offset = "end", tail
+			}
+			out, err := c.Logs(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			defer out.Close()
+			return CopyLogs(cmd.Context(), cmd.OutOrStdout(), out, f.json)
+		},
+	}
+	cmd.Flags().BoolVarP(&req.Follow, "follow", "f", false, "go on as the task writes, until the allocation ends")
+	cmd.Flags().BoolVar(&stderr, "stderr", false, "show its stderr")
+	cmd.Flags().Int64Var(&tail, "tail", 0, "show the last so many bytes")
+	return cmd
+}
+
+// CopyLogs writes a task's output, as it is or as one JSON object with its text.
+// Whoever stops following with an interrupt has seen what they wanted.
+func CopyLogs(ctx context.Context, w io.Writer, from io.Reader, asJSON bool) error {
+	if asJSON {
+		b, err := io.ReadAll(from)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("read the task's output: %w", err)
+		}
+		return console.JSON(w, struct{ Output string }{string(b)})
+	}
+	if _, err := io.Copy(w, from); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("read the task's output: %w", err)
+	}
+	return nil
+}
+
+func (f *localFlags) stopCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "stop ALLOC", Short: "Stop an allocation, and keep it stopped", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			if err := c.Stop(cmd.Context(), fleet.AllocID(args[0]), reason); err != nil {
+				return err
+			}
+			return f.done(cmd, args[0], "stopped", "Allocation %s is stopped; the hub will hear of it when the link is there.\n")
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "stopped on site", "why, for the history")
+	return cmd
+}
+
+func (f *localFlags) restartCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "restart ALLOC [TASK]", Short: "Restart an allocation's tasks, or one of them", Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			task := ""
+			if len(args) > 1 {
+				task = args[1]
+			}
+			if err := c.Restart(cmd.Context(), fleet.AllocID(args[0]), task, reason); err != nil {
+				return err
+			}
+			return f.done(cmd, args[0], "restarting", "Allocation %s restarts.\n")
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "restarted on site", "why, for the history")
+	return cmd
+}
+
+func (f *localFlags) done(cmd *cobra.Command, alloc, what, message string) error {
+	if f.json {
+		return console.JSON(cmd.OutOrStdout(), struct{ Alloc, Done string }{alloc, what})
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), message, alloc)
+	return err
+}
+
+func (f *localFlags) historyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "history [ALLOC]", Short: "Show the journal: of one allocation, or all of it", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			var alloc fleet.AllocID
+			if len(args) > 0 {
+				alloc = fleet.AllocID(args[0])
+			}
+			rows, err := c.History(cmd.Context(), alloc)
+			if err != nil {
+				return err
+			}
+			if f.json {
+				return console.JSON(cmd.OutOrStdout(), rows)
+			}
+			t := console.Table{Heads: []string{"ROW", "TIME", "ALLOC", "WHAT"}}
+			for _, row := range rows {
+				t.Add(row.Seq, console.Nano(row.Wall).Format(time.DateTime), fleet.Short(row.Alloc), console.Transition(&row))
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}

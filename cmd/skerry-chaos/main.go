@@ -1,0 +1,199 @@
+// Command skerry-chaos breaks whole fleets and checks what Skerry promises:
+// run partition with random faults, demo for people, footprint for figures.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/chaos"
+	"skerry/chaos/faultnet"
+)
+
+// version is set when the program is linked.
+var version = "dev"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	err := command().ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "skerry-chaos: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// settings are what every subcommand is told.
+type settings struct {
+	bin          string
+	dir          string
+	keep         bool
+	netns, proxy bool
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use: "skerry-chaos", Short: "Break a fleet, and check what it promised", Version: version,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	s := &settings{}
+	root.PersistentFlags().StringVar(&s.bin, "bin", "", "folder of skerry and skerry-edge (default: where this program is)")
+	root.PersistentFlags().StringVar(&s.dir, "dir", "", "folder for the run's files (default: a new one)")
+	root.PersistentFlags().BoolVar(&s.keep, "keep", false, "keep the run's files also where all went well")
+	run := &cobra.Command{Use: "run", Short: "Run a fleet of real processes and break it"}
+	run.PersistentFlags().BoolVar(&s.netns, "netns", false, "network namespaces (the default for root)")
+	run.PersistentFlags().BoolVar(&s.proxy, "proxy", false, "proxies on loopback (the default for everybody else)")
+	run.AddCommand(partition(s), reboot(s), healed(s), hubKill(s), restore(s), clone(s), damage(s))
+	root.AddCommand(run, demo(s), footprint(s))
+	return root
+}
+
+// on makes a subcommand that plays on a ground.
+func (s *settings) on(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		return s.within(func(dir string) error {
+			g := chaos.Ground{Dir: dir, Out: cmd.OutOrStdout()}
+			g.HubBinary, g.EdgeBinary = s.programs()
+			var err error
+			if g.Net, g.LocalHTTP, err = s.network(); err != nil {
+				return err
+			}
+			return play(cmd.Context(), g)
+		})
+	}}
+}
+
+func partition(s *settings) *cobra.Command {
+	var p chaos.Partition
+	c := s.on("partition", "Cut links, kill hubs and edges, reboot edges without a link; check the invariants after each round",
+		func(ctx context.Context, g chaos.Ground) error {
+			if p.Rounds < 1 || p.Hubs < 1 || p.Edges < 1 {
+				return errors.New("a run needs at least one round, one hub and one edge")
+			}
+			p.Ground = g
+			return p.Run(ctx)
+		})
+	f := c.Flags()
+	f.IntVar(&p.Rounds, "rounds", 20, "how often to break and mend")
+	f.Uint64Var(&p.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws the faults; the same seed draws the same")
+	f.IntVar(&p.Hubs, "hubs", 3, "number of hubs")
+	f.IntVar(&p.Edges, "edges", 3, "number of edges")
+	return c
+}
+
+func reboot(s *settings) *cobra.Command {
+	var r chaos.Reboot
+	c := s.on("reboot", "Reboot an edge without a link, and measure until its tasks run again",
+		func(ctx context.Context, g chaos.Ground) error { r.Ground = g; return r.Run(ctx) })
+	c.Flags().IntVar(&r.Rounds, "rounds", 100, "how often")
+	c.Flags().IntVar(&r.Tasks, "tasks", 10, "number of tasks")
+	return c
+}
+
+func healed(s *settings) *cobra.Command {
+	var h chaos.Healed
+	c := s.on("healed", "Cut a link for a while, and measure what it costs to have the edge back",
+		func(ctx context.Context, g chaos.Ground) error {
+			h.Ground, h.Proxy = g, faultnet.NewProxy()
+			h.Net, h.LocalHTTP = h.Proxy, false // the proxy counts bytes
+			return h.Run(ctx)
+		})
+	c.Flags().DurationVar(&h.Cut, "cut", time.Minute, "how long the link is cut")
+	c.Flags().IntVar(&h.Allocs, "allocs", 10, "number of allocations")
+	c.Flags().DurationVar(&h.Cap, "backoff-cap", 0, "the edge's longest back-off (default: its own)")
+	return c
+}
+
+func hubKill(s *settings) *cobra.Command {
+	var k chaos.HubKill
+	c := s.on("hub-kill", "Kill the leading hub while jobs are registered; find every acknowledged one",
+		func(ctx context.Context, g chaos.Ground) error { k.Ground = g; return k.Run(ctx) })
+	c.Flags().IntVar(&k.Rate, "rate", 50, "jobs a second")
+	c.Flags().DurationVar(&k.Duration, "duration", 20*time.Second, "how long jobs are registered")
+	return c
+}
+
+func restore(s *settings) *cobra.Command {
+	return s.on("restore", "Restore all hubs from an older copy; edges keep their work and say so",
+		func(ctx context.Context, g chaos.Ground) error { return chaos.Restore{Ground: g}.Run(ctx) })
+}
+
+func clone(s *settings) *cobra.Command {
+	return s.on("clone", "Start a second edge with a copy of the first one's data; it is fenced",
+		func(ctx context.Context, g chaos.Ground) error { return chaos.Clone{Ground: g}.Run(ctx) })
+}
+
+func damage(s *settings) *cobra.Command {
+	return s.on("damage", "Damage an edge's journal in several ways; it heals, its tasks run on, and what is lost is said",
+		func(ctx context.Context, g chaos.Ground) error { return chaos.Damage{Ground: g}.Run(ctx) })
+}
+
+func demo(s *settings) *cobra.Command {
+	var job string
+	c := s.on("demo", "Three hubs, three edges: cut a link, reboot behind it, kill the leader, heal, look at the history",
+		func(ctx context.Context, g chaos.Ground) error { return chaos.Demo{Ground: g, JobFile: job}.Run(ctx) })
+	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the hubs' HTTP has to be in reach of everybody
+	c.Flags().StringVar(&job, "job", "examples/shop.hcl", "job file to run")
+	return c
+}
+
+func footprint(s *settings) *cobra.Command {
+	c := s.on("footprint", "Measure memory and size: an idle hub, an edge with 10 running tasks, the programs",
+		func(ctx context.Context, g chaos.Ground) error { return chaos.Footprint{Ground: g}.Run(ctx) })
+	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
+	return c
+}
+
+// programs are the binaries that a fleet runs.
+func (s *settings) programs() (hub, edge string) {
+	bin := s.bin
+	if bin == "" {
+		if self, err := os.Executable(); err == nil {
+			bin = filepath.Dir(self)
+		}
+	}
+	if abs, err := filepath.Abs(bin); err == nil {
+		bin = abs
+	}
+	return filepath.Join(bin, "skerry"), filepath.Join(bin, "skerry-edge")
+}
+
+// network makes the network that the flags ask for, and says whether hubs serve
+// HTTP on 127.0.0.1 of their place.
+func (s *settings) network() (faultnet.Network, bool, error) {
+	if s.netns && s.proxy {
+		return nil, false, errors.New("choose a network: --netns and --proxy exclude each other")
+	}
+	if s.netns || !s.proxy && os.Geteuid() == 0 {
+		n, err := faultnet.NewNetns(fmt.Sprintf("sk%d", os.Getpid()%10_000))
+		return n, true, err
+	}
+	return faultnet.NewProxy(), false, nil
+}
+
+// within gives f a folder, and removes it where f succeeds, unless it was named
+// or shall be kept.
+func (s *settings) within(f func(dir string) error) error {
+	dir := s.dir
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "skerry-"); err != nil {
+			return fmt.Errorf("make a folder for the run: %w", err)
+		}
+	}
+	if err := f(dir); err != nil {
+		return err
+	}
+	if s.keep || s.dir != "" {
+		return nil
+	}
+	return os.RemoveAll(dir)
+}

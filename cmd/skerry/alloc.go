@@ -1,0 +1,233 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/cmd/edged"
+	"skerry/fleet"
+)
+
+func allocCommand(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "alloc", Short: "Show allocations, their logs and their history; stop them"}
+	c.AddCommand(allocStatus(o), allocLogs(o), allocHistory(o), allocStop(o))
+	return c
+}
+
+func allocStatus(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "status ID", Short: "Show an allocation", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var a fleet.Alloc
+			if _, err := hub.Read(cmd.Context(), "/v1/allocation/"+string(stub.ID), nil, &a); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), a)
+			}
+			return writeAlloc(cmd.OutOrStdout(), a)
+		},
+	}
+}
+
+func writeAlloc(w io.Writer, a fleet.Alloc) error {
+	t := console.Table{}
+	t.Add("Allocation", a.ID)
+	t.Add("Name", a.Name)
+	t.Add("Node", fmt.Sprintf("%s (%s)", a.NodeName, fleet.Short(a.NodeID)))
+	t.Add("Job", fmt.Sprintf("%s, version %d", a.JobID, a.JobVersion))
+	t.Add("Wanted", note(a.DesiredStatus, a.DesiredDescription))
+	t.Add("Status", note(a.ClientStatus, a.ClientDescription))
+	if a.ReportedStatus != "" && a.ReportedStatus != a.ClientStatus {
+		t.Add("Edge said last", a.ReportedStatus)
+	}
+	t.Add("Placed", fmt.Sprintf("%s, score %.3f, evaluation %s", console.Ago(time.Now(), console.Nano(a.CreateTime)), a.Score, fleet.Short(a.EvalID)))
+	t.Add("Resources", fmt.Sprintf("cpu %d MHz, memory %d MB, disk %d MB", a.AllocatedResources.CPU, a.AllocatedResources.MemoryMB, a.AllocatedResources.DiskMB))
+	if a.PreviousAllocation != "" {
+		t.Add("Replaces", fleet.Short(a.PreviousAllocation))
+	}
+	if a.NextAllocation != "" {
+		t.Add("Replaced by", fleet.Short(a.NextAllocation))
+	}
+	if a.FollowupEvalID != "" {
+		t.Add("Follow-up", "evaluation "+fleet.Short(a.FollowupEvalID))
+	}
+	for _, s := range a.AllocStates {
+		t.Add("Concluded", fmt.Sprintf("%s at %s", s.Value, s.Time.Local().Format(time.DateTime)))
+	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.TaskStates)) {
+		if err := writeTask(w, name, a.TaskStates[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func note(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
+}
+
+func writeTask(w io.Writer, name string, s fleet.TaskState) error {
+	state := s.State
+	if s.Failed {
+		state += ", failed"
+	}
+	if s.Restarts > 0 {
+		state += ", " + console.Count(int(s.Restarts), "restart")
+	}
+	if s.StartedAt != nil && !s.StartedAt.IsZero() {
+		state += ", started " + s.StartedAt.Local().Format(time.DateTime)
+	}
+	fmt.Fprintf(w, "\nTask %q: %s\n", name, state)
+	events := console.Table{Heads: []string{"TIME (EDGE)", "EVENT", ""}}
+	for _, e := range s.Events {
+		events.Add(console.Nano(e.Time).Format(time.DateTime), e.Type, e.DisplayMessage)
+	}
+	return events.Write(w)
+}
+
+func allocLogs(o *operator) *cobra.Command {
+	var follow, stderr bool
+	var tail int64
+	c := &cobra.Command{
+		Use: "logs ID [TASK]", Short: "Show what a task wrote", Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			q := url.Values{"plain": {"true"}, "follow": {strconv.FormatBool(follow)}, "type": {"stdout"}}
+			if len(args) > 1 {
+				q.Set("task", args[1])
+			}
+			if stderr {
+				q.Set("type", "stderr")
+			}
+			if tail > 0 {
+				q.Set("origin", "end")
+				q.Set("offset", strconv.FormatInt(tail, 10))
+			}
+			out, err := hub.Stream(cmd.Context(), "/v1/client/fs/logs/"+string(stub.ID), q)
+			if err != nil {
+				return err
+			}
+			defer out.Close()
+			return edged.CopyLogs(cmd.Context(), cmd.OutOrStdout(), out, o.json)
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the task writes")
+	c.Flags().BoolVar(&stderr, "stderr", false, "show its stderr")
+	c.Flags().Int64Var(&tail, "tail", 0, "show the last so many bytes")
+	return c
+}
+
+func allocStop(o *operator) *cobra.Command {
+	var detach bool
+	c := &cobra.Command{
+		Use: "stop ID", Short: "Stop an allocation; its job gets another one in its place", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var answer struct {
+				EvalID fleet.EvalID
+				Index  fleet.Index
+			}
+			if err := hub.Write(cmd.Context(), http.MethodPost, "/v1/allocation/"+string(stub.ID)+"/stop", nil, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s stops, evaluation %s\n", fleet.Short(stub.ID), fleet.Short(answer.EvalID))
+			if detach || answer.EvalID == "" {
+				return nil
+			}
+			return follow(cmd.Context(), hub, cmd.OutOrStdout(), answer.EvalID)
+		},
+	}
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
+	return c
+}
+
+func evalCommand(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "eval", Short: "Show evaluations: what the scheduler was asked, and why"}
+	c.AddCommand(&cobra.Command{
+		Use: "status ID", Short: "Show an evaluation", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			e, err := hub.FindEval(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), e)
+			}
+			return writeEval(cmd.OutOrStdout(), e)
+		},
+	})
+	return c
+}
+
+func writeEval(w io.Writer, e fleet.Evaluation) error {
+	t := console.Table{}
+	t.Add("Evaluation", e.ID)
+	t.Add("Job", e.JobID)
+	t.Add("Status", note(e.Status, e.StatusDescription))
+	t.Add("Triggered by", e.TriggeredBy)
+	t.Add("Priority", e.Priority)
+	t.Add("Made", console.Ago(time.Now(), console.Nano(e.CreateTime)))
+	if !e.WaitUntil.IsZero() {
+		t.Add("Not before", e.WaitUntil.Local().Format(time.DateTime))
+	}
+	for _, link := range []struct {
+		name string
+		id   fleet.EvalID
+	}{{"Previous", e.PreviousEval}, {"Next", e.NextEval}, {"Blocked", e.BlockedEval}} {
+		if link.id != "" {
+			t.Add(link.name, fleet.Short(link.id))
+		}
+	}
+	if e.NodeID != "" {
+		t.Add("Node", fleet.Short(e.NodeID))
+	}
+	var queued []string
+	for _, g := range slices.Sorted(maps.Keys(e.QueuedAllocations)) {
+		queued = append(queued, fmt.Sprintf("%d of group %q", e.QueuedAllocations[g], g))
+	}
+	if len(queued) > 0 {
+		t.Add("Queued", strings.Join(queued, ", "))
+	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	if len(e.FailedTGAllocs) > 0 {
+		fmt.Fprintln(w)
+	}
+	writeFailures(w, e.FailedTGAllocs)
+	return nil
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+func fleetCommand(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "fleet", Short: "Show the whole fleet"}
+	var watch bool
+	var every time.Duration
+	status := &cobra.Command{
+		Use: "status", Short: "Show hubs, edges, allocations, and what waits for whom", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			if watch {
+				return o.watchFleet(cmd.Context(), hub, cmd.OutOrStdout(), every)
+			}
+			return o.fleetOnce(cmd.Context(), hub, cmd.OutOrStdout())
+		},
+	}
+	status.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again")
+	status.Flags().DurationVar(&every, "every", 2*time.Second, "how often, with --watch")
+	c.AddCommand(status)
+	return c
+}
+
+func (o *operator) fleetOnce(ctx context.Context, hub *client.Client, w io.Writer) error {
+	s, err := readFleet(ctx, hub)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return console.JSON(w, s)
+	}
+	return writeFleet(w, s)
+}
+
+// readFleet asks this hub alone, so that there is an answer also where there is no
+// leader.
+func readFleet(ctx context.Context, hub *client.Client) (api.FleetStatus, error) {
+	var s api.FleetStatus
+	_, err := hub.Read(ctx, "/v1/fleet/status?stale", nil, &s)
+	return s, err
+}
+
+// watchFleet shows the fleet until ctx ends. A hub that does not answer for a while is
+// no reason to stop: that is when one wants to watch.
+func (o *operator) watchFleet(ctx context.Context, hub *client.Client, w io.Writer, every time.Duration) error {
+	if every < 100*time.Millisecond {
+		return fleet.Errorf(fleet.CodeInvalid, "every %s is too often: at least 100ms", every)
+	}
+	_, _, terminal := console.IsTerminal(w)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if terminal && !o.json {
+			fmt.Fprint(w, "\x1b[H\x1b[2J")
+		}
+		if err := o.fleetOnce(ctx, hub, w); err != nil && ctx.Err() == nil {
+			fmt.Fprintln(w, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if !terminal && !o.json {
+			fmt.Fprintln(w)
+		}
+	}
+}
+
+func writeFleet(w io.Writer, s api.FleetStatus) error {
+	leader := "no leader is known: an election, or most hubs are out of reach"
+	if s.Leader != "" {
+		leader = "leader " + string(s.Leader)
+	}
+	fmt.Fprintf(w, "Region %s, %s, term %d, index %d, %s\n\n", s.Region, leader, s.Term, s.Index, s.Time.Format(time.DateTime))
+	hubs := console.Table{Heads: []string{"HUB", "STATUS", "QUIC", "HTTP", ""}}
+	for _, h := range s.Hubs {
+		status, mark := h.Status, ""
+		if status == "" {
+			status = "not heard of"
+		}
+		if h.Leader {
+			mark = "leads"
+		}
+		hubs.Add(h.ID, status, h.QUIC, h.HTTP, mark)
+	}
+	if err := hubs.Write(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	if len(s.Nodes) == 0 {
+		_, err := fmt.Fprintln(w, "No edge has joined yet.")
+		return err
+	}
+	sites := console.Table{Heads: []string{"SITE", "EDGES", "ALLOCATIONS"}}
+	for _, site := range s.Sites {
+		sites.Add(site.Datacenter, nodeCounts(site.Nodes), allocCounts(site.Allocs))
+	}
+	if err := sites.Write(w); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	if err := writeNodes(w, s); err != nil {
+		return err
+	}
+	return writeWaiting(w, s.Waiting)
+}
+
+func writeNodes(w io.Writer, s api.FleetStatus) error {
+	nodes := console.Table{Heads: []string{"EDGE", "ID", "SITE", "STATUS", "LAST CONTACT", "HUB", "ALLOCATIONS"}}
+	var notes []string
+	for _, n := range s.Nodes {
+		nodes.Add(n.Name, fleet.Short(n.ID), n.Datacenter, n.Status, contact(s.Time, n), n.Hub, allocCounts(n.Allocs))
+		if n.Status != fleet.NodeReady && n.StatusDescription != "" {
+			notes = append(notes, fmt.Sprintf("%s is %s: %s", n.Name, n.Status, n.StatusDescription))
+		}
+		for _, f := range n.Fenced {
+			notes = append(notes, fmt.Sprintf("%s: a session from %s was fenced (%s) at %s", n.Name, f.Addr, f.Code,
+				console.Nano(f.Time).Format(time.DateTime)))
+		}
+		if len(n.Orphans) > 0 {
+			notes = append(notes, n.Name+" "+orphansLine(n.Orphans))
+		}
+	}
+	if err := nodes.Write(w); err != nil {
+		return err
+	}
+	if len(notes) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, note := range notes {
+		fmt.Fprintln(w, note)
+	}
+	return nil
+}
+
+// orphansLine says what a node keeps that the cluster does not know, and what to do.
+func orphansLine(ids []fleet.AllocID) string {
+	const shown = 5
+	names := make([]string, min(len(ids), shown))
+	for i := range names {
+		names[i] = fleet.Short(ids[i])
+	}
+	if more := len(ids) - shown; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("keeps %d allocations that the cluster does not know: %s. They run until somebody stops them there "+
+		"(skerry local stop ID); a job that is registered again gets new ones", len(ids), strings.Join(names, ", "))
+}
+
+// contact says when a node was heard of, or since when it is away.
+func contact(now time.Time, n api.NodeLine) string {
+	switch {
+	case n.DisconnectedAt != nil:
+		return "away for " + console.Span(now.Sub(*n.DisconnectedAt))
+	case n.LastContact != nil:
+		return console.Ago(now, *n.LastContact)
+	}
+	return "not heard of yet"
+}
+
+func writeWaiting(w io.Writer, waiting []api.WaitingLine) error {
+	if len(waiting) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	t := console.Table{Heads: []string{"WAITING", "ID", "JOB", "FOR"}}
+	for _, line := range waiting {
+		t.Add(line.Kind, fleet.Short(line.ID), line.Of, line.For)
+	}
+	return t.Write(w)
+}
+
+func nodeCounts(nodes map[fleet.NodeStatus]int) string {
+	var pairs []any
+	for _, status := range []fleet.NodeStatus{fleet.NodeReady, fleet.NodeInitializing, fleet.NodeDisconnected, fleet.NodeDown} {
+		pairs = append(pairs, nodes[status], status)
+	}
+	return counts(pairs...)
+}
+
+func allocCounts(allocs map[string]int) string {
+	var parts []string
+	for _, status := range slices.Sorted(maps.Keys(allocs)) {
+		parts = append(parts, fmt.Sprintf("%d %s", allocs[status], status))
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}

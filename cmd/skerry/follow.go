@@ -1,0 +1,298 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// Exit codes beyond 1: what was asked for is registered, and not all of it runs; and
+// who watched has left.
+const (
+	exitWaiting     = 2
+	exitInterrupted = 130
+)
+
+// follow follows an evaluation and its job's allocations until all of them run.
+func follow(ctx context.Context, hub *client.Client, out io.Writer, id fleet.EvalID) error {
+	return following(ctx, hub, out, id, func(f *followed) (bool, error) { return f.runs() })
+}
+
+// followStop follows until nothing of the job runs, but for what nobody can reach.
+func followStop(ctx context.Context, hub *client.Client, out io.Writer, id fleet.EvalID) error {
+	return following(ctx, hub, out, id, func(f *followed) (bool, error) { return f.stopped() })
+}
+
+func following(ctx context.Context, hub *client.Client, out io.Writer, id fleet.EvalID, done func(*followed) (bool, error)) error {
+	eval, err := awaitEval(ctx, hub, id)
+	if err != nil {
+		return left(ctx, out, err)
+	}
+	if eval.Status != fleet.EvalComplete {
+		return fmt.Errorf("evaluation %s is %s: %s", fleet.Short(id), eval.Status, eval.StatusDescription)
+	}
+	f := &followed{eval: eval}
+	var job fleet.Job
+	if _, err := hub.Read(ctx, jobPath(eval.JobID, ""), nil, &job); err == nil {
+		f.job = &job
+	} else if fleet.CodeOf(err) != fleet.CodeNotFound { // not found: it was purged
+		return left(ctx, out, err)
+	}
+	screen := newScreen(out)
+	var index fleet.Index
+	for {
+		f.allocs = nil
+		if index, err = hub.ReadAfter(ctx, index, jobPath(eval.JobID, "/allocations"), nil, &f.allocs); err != nil {
+			return left(ctx, out, err)
+		}
+		screen.show(f.allocs)
+		if ok, err := done(f); ok || err != nil {
+			if err == nil {
+				screen.finish(f.summary())
+			}
+			return err
+		}
+	}
+}
+
+// left turns an interrupt into a word of farewell.
+func left(ctx context.Context, out io.Writer, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	fmt.Fprintln(out, "No longer followed; the job goes on.")
+	return &console.ExitError{Code: exitInterrupted, Err: err, Silent: true}
+}
+
+// awaitEval waits until an evaluation has ended.
+func awaitEval(ctx context.Context, hub *client.Client, id fleet.EvalID) (*fleet.Evaluation, error) {
+	var index fleet.Index
+	for {
+		var eval fleet.Evaluation
+		var err error
+		if index, err = hub.ReadAfter(ctx, index, "/v1/evaluation/"+string(id), nil, &eval); err != nil {
+			return nil, err
+		}
+		if eval.Terminal() || eval.Status == fleet.EvalBlocked {
+			return &eval, nil
+		}
+	}
+}
+
+// followed is a job on its way.
+type followed struct {
+	job    *fleet.Job // nil: purged
+	eval   *fleet.Evaluation
+	allocs []api.AllocStub
+}
+
+// tally counts the allocations of the job's version in one group.
+type tally struct {
+	good, pending, unknown int
+	failed                 []api.AllocStub
+}
+
+func (f *followed) tally(group string) tally {
+	var t tally
+	replaced := map[fleet.AllocID]bool{}
+	for _, a := range f.allocs {
+		if a.PreviousAllocation != "" {
+			replaced[a.PreviousAllocation] = true
+		}
+	}
+	for _, a := range f.allocs {
+		if a.TaskGroup != group || a.JobVersion != f.job.Version || replaced[a.ID] {
+			continue
+		}
+		switch {
+		case a.ClientStatus == fleet.ClientFailed:
+			t.failed = append(t.failed, a)
+		case a.ClientStatus == fleet.ClientComplete && f.job.Type == fleet.JobTypeBatch:
+			t.good++
+		case a.DesiredStatus != fleet.DesiredRun:
+		case a.ClientStatus == fleet.ClientRunning:
+			t.good++
+		case a.ClientStatus == fleet.ClientPending:
+			t.pending++
+		case a.ClientStatus == fleet.ClientUnknown:
+			t.unknown++
+		}
+	}
+	return t
+}
+
+// runs reports whether all that shall run does, or, as an error, why it will not for
+// now.
+func (f *followed) runs() (bool, error) {
+	if f.job == nil || f.job.Stop {
+		return true, nil
+	}
+	done, pending := true, 0
+	var why []string
+	for _, g := range f.job.TaskGroups {
+		t := f.tally(g.Name)
+		pending += t.pending
+		if t.good >= g.Count {
+			continue
+		}
+		done = false
+		why = append(why, f.missing(g, t)...)
+	}
+	switch {
+	case done:
+		return true, nil
+	case pending > 0 || len(why) == 0:
+		return false, nil
+	}
+	return false, &console.ExitError{Code: exitWaiting, Err: fmt.Errorf("job %q is registered, and not all of it runs:\n  %s",
+		f.job.ID, strings.Join(why, "\n  "))}
+}
+
+// missing says what keeps a group from being complete.
+func (f *followed) missing(g fleet.TaskGroup, t tally) []string {
+	var why []string
+	for _, a := range t.failed {
+		why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", fleet.Short(a.ID), a.NodeName, failure(a)))
+	}
+	if t.unknown > 0 {
+		why = append(why, fmt.Sprintf("group %q: %d on nodes that are away", g.Name, t.unknown))
+	}
+	if m := f.eval.FailedTGAllocs[g.Name]; m != nil {
+		line := fmt.Sprintf("group %q: %d wait for capacity", g.Name, m.CoalescedFailures+1)
+		if f.eval.BlockedEval != "" {
+			line += " (evaluation " + string(fleet.Short(f.eval.BlockedEval)) + ")"
+		}
+		why = append(append(why, line), whyNot(m)...)
+	}
+	return why
+}
+
+// failure says why an allocation failed, by its last event that failed a task.
+func failure(a api.AllocStub) string {
+	for _, task := range a.TaskStates {
+		for _, e := range slices.Backward(task.Events) {
+			if task.Failed && (e.Type == fleet.TaskDriverFailure || e.Type == fleet.TaskTerminated || e.Type == fleet.TaskSetup) {
+				return strings.TrimSpace(e.Type + ": " + e.DisplayMessage)
+			}
+		}
+	}
+	return a.ClientDescription
+}
+
+// stopped reports whether nothing that can be reached runs any more.
+func (f *followed) stopped() (bool, error) {
+	for _, a := range f.allocs {
+		switch a.ClientStatus {
+		case fleet.ClientRunning, fleet.ClientPending:
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// summary says how it ended.
+func (f *followed) summary() string {
+	away := 0
+	for _, a := range f.allocs {
+		if a.ClientStatus == fleet.ClientUnknown {
+			away++
+		}
+	}
+	switch {
+	case (f.job == nil || f.job.Stop) && away > 0:
+		return fmt.Sprintf("Job %q is stopped, but for %s on nodes that are away: told to stop on return.",
+			f.eval.JobID, console.Count(away, "allocation"))
+	case f.job == nil || f.job.Stop:
+		return fmt.Sprintf("Job %q is stopped.", f.eval.JobID)
+	}
+	return fmt.Sprintf("Job %q runs, version %d.", f.job.ID, f.job.Version)
+}
+
+// screen shows allocations as they change: as a table that is written over and over on
+// a terminal, else as a line a change.
+type screen struct {
+	out     io.Writer
+	columns int // of the terminal; 0: it is none
+	height  int
+	lines   int // on the screen now
+	seen    map[fleet.AllocID]string
+}
+
+func newScreen(out io.Writer) *screen {
+	s := &screen{out: out, seen: map[fleet.AllocID]string{}}
+	if columns, rows, ok := console.IsTerminal(out); ok {
+		s.columns, s.height = columns, rows
+	}
+	return s
+}
+
+func (s *screen) show(allocs []api.AllocStub) {
+	allocs = slices.Clone(allocs)
+	slices.SortStableFunc(allocs, func(a, b api.AllocStub) int { return strings.Compare(a.Name+string(a.ID), b.Name+string(b.ID)) })
+	if s.columns == 0 {
+		s.changes(allocs)
+		return
+	}
+	t := console.Table{Heads: []string{"ID", "ALLOCATION", "NODE", "VERSION", "WANTED", "STATUS", "TASKS"}}
+	for _, a := range allocs {
+		if a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientPending || a.DesiredStatus == fleet.DesiredRun {
+			t.Add(fleet.Short(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus, taskStates(a))
+		}
+	}
+	var text strings.Builder
+	if err := t.Write(&text); err != nil {
+		return // a strings.Builder takes everything
+	}
+	s.redraw(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"))
+}
+
+// redraw writes lines over those that it wrote before, as many as the terminal has.
+func (s *screen) redraw(lines []string) {
+	if room := max(s.height-2, 1); len(lines) > room {
+		hidden := len(lines) - room + 1
+		lines = append(slices.Clone(lines[:room-1]), fmt.Sprintf("… and %d more", hidden))
+	}
+	var b strings.Builder
+	if s.lines > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", s.lines)
+	}
+	for _, line := range lines {
+		if r := []rune(line); s.columns > 0 && len(r) > s.columns-1 {
+			line = string(r[:s.columns-1])
+		}
+		b.WriteString(line + "\n")
+	}
+	s.lines = len(lines)
+	fmt.Fprint(s.out, b.String())
+}
+
+// changes writes a line for each allocation whose status is another one than before.
+func (s *screen) changes(allocs []api.AllocStub) {
+	for _, a := range allocs {
+		state := a.ClientStatus
+		if a.DesiredStatus != fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning {
+			state = "stopping"
+		}
+		was, known := s.seen[a.ID]
+		if was == state || !known && a.DesiredStatus != fleet.DesiredRun && state != "stopping" {
+			s.seen[a.ID] = state
+			continue
+		}
+		s.seen[a.ID] = state
+		note := ""
+		if a.ClientStatus == fleet.ClientFailed {
+			note = ": " + failure(a)
+		}
+		fmt.Fprintf(s.out, "%s  allocation %s %s on %s is %s%s\n", time.Now().Format(time.TimeOnly), fleet.Short(a.ID), a.Name, a.NodeName, state, note)
+	}
+}
+
+func (s *screen) finish(summary string) { fmt.Fprintln(s.out, summary) }

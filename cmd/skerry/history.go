@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+func allocHistory(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "history ID", Short: "Show what the edge and the hub say happened, in one timeline, partitions marked", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var answer api.HistoryAnswer
+			if _, err := hub.Read(cmd.Context(), "/v1/allocation/"+string(stub.ID)+"/history", nil, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer)
+			}
+			return writeHistory(cmd.OutOrStdout(), answer)
+		},
+	}
+}
+
+// writeHistory writes a timeline. What happened while the link was gone is marked at
+// its left, so that a partition is seen as one block.
+func writeHistory(w io.Writer, h api.HistoryAnswer) error {
+	fmt.Fprintf(w, "Allocation %s  %s  on %s\n\n", h.Alloc.ID, h.Alloc.Name, h.Alloc.NodeName)
+	if len(h.Entries) == 0 {
+		_, err := fmt.Fprintln(w, "Nothing is known of it yet.")
+		return err
+	}
+	if h.Dropped > 0 {
+		fmt.Fprintf(w, "%d entries of little weight were let go: a hub keeps so many of each allocation.\n\n", h.Dropped)
+	}
+	t := console.Table{Heads: []string{" ", "TIME", "WHO", "ROW", "WHAT"}}
+	away := false
+	for i, apart := range fleet.Apart(h.Entries) {
+		switch {
+		case apart && !away:
+			t.Add("┌", "", "", "", "── the link is gone ──")
+		case !apart && away:
+			t.Add("└", "", "", "", "── the link is back ──")
+		}
+		away = apart
+		mark := " "
+		if away {
+			mark = "│"
+		}
+		e := h.Entries[i]
+		t.Add(mark, e.Time.Local().Format(time.DateTime), e.Side, entryRow(e), entryText(e))
+	}
+	if away {
+		t.Add("╵", "", "", "", "── the link is still gone ──")
+	}
+	return t.Write(w)
+}
+
+func entryRow(e fleet.HistoryEntry) string {
+	if e.Transition == nil {
+		return ""
+	}
+	return fmt.Sprint(e.Transition.Seq)
+}
+
+func entryText(e fleet.HistoryEntry) string {
+	if e.Transition != nil {
+		return console.Transition(e.Transition)
+	}
+	return note(e.Event, e.Message)
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"skerry/cmd/edged"
+	"skerry/cmd/settings"
+	"skerry/fleet"
+	"skerry/hub"
+)
+
+func hubCommand() *cobra.Command {
+	var cfg hub.Config
+	var logLevel string
+	var logJSON bool
+	cmd := &cobra.Command{
+		Use: "hub", Short: "Run a hub: it agrees with the others on what shall run, and schedules it", Args: cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := edged.NewLog(logLevel, logJSON)
+			if err != nil {
+				return err
+			}
+			if cfg.DataDir == "" {
+				return fleet.Errorf(fleet.CodeInvalid, "a hub needs a data directory").WithHint("name it with --data-dir")
+			}
+			cfg.Log, cfg.Version = log, version
+			return serveHub(cmd.Context(), cfg, cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&cfg.DataDir, "data-dir", "", "directory of all that the hub keeps (required)")
+	flags.BoolVar(&cfg.Bootstrap, "bootstrap", false, "make a new cluster with this hub as its first; ignored once there is one")
+	flags.StringSliceVar(&cfg.Join, "join", nil, "hub to join, HOST:PORT of its QUIC port; may be repeated or a list with commas")
+	flags.StringVar(&cfg.TokenFile, "token-file", "", "file with the join token")
+	flags.StringVar(&cfg.Name, "name", "", "name of this hub (default: the machine's host name)")
+	flags.StringVar(&cfg.Region, "region", fleet.DefaultRegion, "region of the cluster")
+	flags.StringVar(&cfg.Bind, "bind", "127.0.0.1", "address to listen on")
+	flags.StringVar(&cfg.Advertise, "advertise", "", "address that others reach this hub at (default: that of --bind)")
+	flags.IntVar(&cfg.HTTPPort, "http-port", hub.DefaultHTTPPort, "TCP port of the HTTP API")
+	flags.IntVar(&cfg.QUICPort, "quic-port", hub.DefaultQUICPort, "UDP port of edges and hubs")
+	flags.IntVar(&cfg.GossipPort, "gossip-port", hub.DefaultGossipPort, "TCP and UDP port of gossip between hubs")
+	flags.StringVar(&cfg.HTTPBind, "http-bind", "", "address of the HTTP API (default: that of --bind)")
+	flags.BoolVar(&cfg.HTTPInsecure, "http-insecure", false, "serve the HTTP API, which has no access control yet, also beyond loopback")
+	flags.BoolVar(&cfg.Debug, "debug", false, "serve profiles of this process under /debug/pprof, to clients on this machine alone")
+	flags.IntVar(&cfg.Workers, "workers", 0, "schedulers on this hub (default: one a processor, at least 2)")
+	flags.DurationVar(&cfg.Heartbeat.MinTTL, "heartbeat-min-ttl", 0, "shortest time between an edge's beats (default 10s)")
+	flags.DurationVar(&cfg.Heartbeat.Grace, "heartbeat-grace", 0, "how much longer than that an edge may be silent (default 10s)")
+	flags.Float64Var(&cfg.Heartbeat.MaxRate, "heartbeat-max-rate", 0, "beats a second that this hub takes (default 500)")
+	edged.AddLogFlags(flags, &logLevel, &logJSON)
+	settings.AddFlag(flags)
+	return cmd
+}
+
+// serveHub runs a hub until ctx ends, and says where it is once it serves.
+func serveHub(ctx context.Context, cfg hub.Config, out io.Writer) error {
+	h, err := hub.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	token := ""
+	if cfg.Bootstrap {
+		token = h.JoinToken()
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.Run(ctx) })
+	group.Go(func() error {
+		select {
+		case <-h.Ready():
+		case <-ctx.Done():
+			return nil
+		}
+		fmt.Fprintf(out, "hub ready: HTTP http://%s, QUIC %s, gossip %s\n", h.HTTPAddr(), h.QUICAddr(), h.GossipAddr())
+		if token != "" {
+			fmt.Fprintf(out, "join token (in %s): %s\n", filepath.Join(cfg.DataDir, "join-token"), token)
+		}
+		return nil
+	})
+	return errors.Join(group.Wait(), h.Close())
+}

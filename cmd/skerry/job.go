@@ -1,0 +1,226 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/fleet/jobspec"
+	"skerry/hub/api"
+)
+
+func jobCommand(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "job", Short: "Run, plan, show and stop jobs"}
+	c.AddCommand(jobRun(o), jobPlan(o), jobValidate(o), jobStatus(o), jobStop(o), jobInspect(o), jobHistory(o))
+	return c
+}
+
+func jobPath(id fleet.JobID, more string) string {
+	return "/v1/job/" + url.PathEscape(string(id)) + more
+}
+
+// registration is the body of a registration.
+type registration struct {
+	Job            *fleet.Job
+	EnforceIndex   bool        `json:",omitempty"`
+	JobModifyIndex fleet.Index `json:",omitempty"`
+}
+
+func jobRun(o *operator) *cobra.Command {
+	var file fileFlags
+	var detach bool
+	var checkIndex uint64
+	c := &cobra.Command{
+		Use: "run FILE", Short: "Register a job, and follow it until it runs", Args: cobra.ExactArgs(1),
+		Long: "Register the job of a file (- is the standard input), and follow its evaluation and its\n" +
+			"allocations until they run. It exits with 2 where the job is registered and not all of it can run now.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job, err := file.parse(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			reg := registration{Job: job}
+			if cmd.Flags().Changed("check-index") {
+				reg.EnforceIndex, reg.JobModifyIndex = true, fleet.Index(checkIndex)
+			}
+			var answer api.EvalAnswer
+			if err := hub.Write(cmd.Context(), http.MethodPost, "/v1/jobs", reg, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "Job %q registered, evaluation %s\n", job.ID, fleet.Short(answer.EvalID))
+			if detach {
+				return nil
+			}
+			return follow(cmd.Context(), hub, cmd.OutOrStdout(), answer.EvalID)
+		},
+	}
+	file.add(c)
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the job is registered")
+	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "register only where the job's modify index is this one; 0: it does not exist")
+	return c
+}
+
+func jobValidate(o *operator) *cobra.Command {
+	var file fileFlags
+	c := &cobra.Command{
+		Use: "validate FILE", Short: "Check a job file, without a hub", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job, err := file.parse(cmd, args[0])
+			if o.json {
+				return writeValidation(cmd, err)
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Job %q is valid.\n", job.ID)
+			return err
+		},
+	}
+	file.add(c)
+	return c
+}
+
+// writeValidation writes what is wrong with a job file as JSON; the exit code says
+// whether something is.
+func writeValidation(cmd *cobra.Command, err error) error {
+	var ds jobspec.Diagnostics
+	if err != nil && !errors.As(err, &ds) {
+		return err
+	}
+	out := struct {
+		Valid       bool
+		Diagnostics jobspec.Diagnostics
+	}{err == nil, ds}
+	if werr := console.JSON(cmd.OutOrStdout(), out); werr != nil || err == nil {
+		return werr
+	}
+	return &console.ExitError{Code: 1, Err: err, Silent: true}
+}
+
+func jobStop(o *operator) *cobra.Command {
+	var purge, detach bool
+	c := &cobra.Command{
+		Use: "stop ID", Short: "Stop a job", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			job, err := hub.FindJob(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var answer api.EvalAnswer
+			path := jobPath(job.ID, "?purge="+fmt.Sprint(purge))
+			if err := hub.Write(cmd.Context(), http.MethodDelete, path, nil, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "Job %q stops, evaluation %s\n", job.ID, fleet.Short(answer.EvalID))
+			if detach {
+				return nil
+			}
+			return followStop(cmd.Context(), hub, cmd.OutOrStdout(), answer.EvalID)
+		},
+	}
+	c.Flags().BoolVar(&purge, "purge", false, "forget the job as well")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
+	return c
+}
+
+func jobInspect(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect ID", Short: "Show a job as JSON, as job run takes it", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			job, err := findJob(cmd, hub, args[0])
+			if err != nil {
+				return err
+			}
+			return console.JSON(cmd.OutOrStdout(), struct{ Job *fleet.Job }{job})
+		},
+	}
+}
+
+// findJob reads the whole job that an abbreviated id names.
+func findJob(cmd *cobra.Command, hub *client.Client, ref string) (*fleet.Job, error) {
+	stub, err := hub.FindJob(cmd.Context(), ref)
+	if err != nil {
+		return nil, err
+	}
+	var job fleet.Job
+	if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, ""), nil, &job); err != nil {
+		return nil, err
+	}
+	return &job, nil
+}
+
+func jobHistory(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "history ID", Short: "Show a job's versions, and what each changed", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			stub, err := hub.FindJob(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var answer struct {
+				Versions []fleet.Job
+				Diffs    []fleet.JobDiff
+			}
+			if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, "/versions?diffs=true"), nil, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer)
+			}
+			for i, v := range answer.Versions {
+				state := ""
+				if v.Stop {
+					state = ", stopped"
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "Version %d, %s%s\n", v.Version, console.Nano(v.SubmitTime).Format("2006-01-02 15:04:05"), state)
+				if i < len(answer.Diffs) {
+					writeDiff(cmd.OutOrStdout(), answer.Diffs[i], "  ")
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// counts writes what is not zero, in order.
+func counts(pairs ...any) string {
+	var parts []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if n := fmt.Sprint(pairs[i]); n != "0" {
+			parts = append(parts, n+" "+fmt.Sprint(pairs[i+1]))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
+}

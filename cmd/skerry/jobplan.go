@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+func jobPlan(o *operator) *cobra.Command {
+	var file fileFlags
+	c := &cobra.Command{
+		Use: "plan FILE", Short: "Show what registering a job would change, and do nothing", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			job, err := file.parse(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			var answer api.PlanAnswer
+			req := struct {
+				Job  *fleet.Job
+				Diff bool
+			}{job, true}
+			if err := hub.Write(cmd.Context(), http.MethodPost, jobPath(job.ID, "/plan"), req, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer)
+			}
+			writePlan(cmd.OutOrStdout(), answer)
+			fmt.Fprintf(cmd.OutOrStdout(), "\nTo register exactly this:\n  skerry job run --check-index %d %s\n", answer.JobModifyIndex, args[0])
+			return nil
+		},
+	}
+	file.add(c)
+	return c
+}
+
+func writePlan(w io.Writer, p api.PlanAnswer) {
+	if p.Diff != nil {
+		writeDiff(w, *p.Diff, "")
+	}
+	fmt.Fprintln(w)
+	for _, name := range slices.Sorted(maps.Keys(p.Annotations.DesiredTGUpdates)) {
+		u := p.Annotations.DesiredTGUpdates[name]
+		fmt.Fprintf(w, "Group %q: %s\n", name, counts(u.Place, "to place", u.InPlaceUpdate, "to update in place",
+			u.DestructiveUpdate, "to replace", u.Stop, "to stop", u.Disconnect, "to be unknown", u.Reconnect, "to take back",
+			u.Ignore, "left alone"))
+	}
+	writeFailures(w, p.FailedTGAllocs)
+	for _, reason := range p.Reasons {
+		fmt.Fprintln(w, "  "+reason)
+	}
+}
+
+// writeFailures says why allocations cannot be placed.
+func writeFailures(w io.Writer, failed map[string]*fleet.AllocMetric) {
+	for _, group := range slices.Sorted(maps.Keys(failed)) {
+		m := failed[group]
+		fmt.Fprintf(w, "Group %q: %d cannot be placed\n", group, m.CoalescedFailures+1)
+		for _, line := range whyNot(m) {
+			fmt.Fprintln(w, "  "+line)
+		}
+	}
+}
+
+// whyNot explains a failed placement.
+func whyNot(m *fleet.AllocMetric) []string {
+	var lines []string
+	if m.NodesEvaluated == 0 {
+		return []string{fmt.Sprintf("no node may be used: %d in the pool, %s", m.NodesInPool, byDatacenter(m.NodesAvailable))}
+	}
+	for _, c := range slices.Sorted(maps.Keys(m.ConstraintFiltered)) {
+		lines = append(lines, fmt.Sprintf("constraint %q rules out %s", c, console.Count(m.ConstraintFiltered[c], "node")))
+	}
+	for _, c := range slices.Sorted(maps.Keys(m.ClassFiltered)) {
+		lines = append(lines, fmt.Sprintf("class %q rules out %s", c, console.Count(m.ClassFiltered[c], "node")))
+	}
+	for _, d := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
+		lines = append(lines, fmt.Sprintf("%s is exhausted on %s", d, console.Count(m.DimensionExhausted[d], "node")))
+	}
+	return append(lines, fmt.Sprintf("%s looked at: %d ruled out, %d full", console.Count(m.NodesEvaluated, "node"), m.NodesFiltered, m.NodesExhausted))
+}
+
+func byDatacenter(available map[string]int) string {
+	var parts []string
+	for _, dc := range slices.Sorted(maps.Keys(available)) {
+		parts = append(parts, fmt.Sprintf("%d ready in %s", available[dc], dc))
+	}
+	if len(parts) == 0 {
+		return "none is ready in the job's datacenters"
+	}
+	return strings.Join(parts, ", ")
+}
+
+var diffMarks = map[fleet.DiffType]string{
+	fleet.DiffAdded: "+", fleet.DiffDeleted: "-", fleet.DiffEdited: "~", fleet.DiffNone: " ",
+}
+
+// writeDiff writes what a version of a job changes, a line each.
+func writeDiff(w io.Writer, d fleet.JobDiff, indent string) {
+	if d.Type == fleet.DiffNone {
+		fmt.Fprintf(w, "%sNothing changes.\n", indent)
+		return
+	}
+	fmt.Fprintf(w, "%s%s job %q\n", indent, diffMarks[d.Type], d.ID)
+	writeFields(w, d.Fields, d.Objects, indent+"  ")
+	for _, g := range d.TaskGroups {
+		if g.Type == fleet.DiffNone {
+			continue
+		}
+		note := ""
+		if g.Change == fleet.GroupInPlace || g.Change == fleet.GroupDestructive && g.Type == fleet.DiffEdited {
+			note = " (" + string(g.Change) + ")"
+		}
+		fmt.Fprintf(w, "%s%s group %q%s\n", indent+"  ", diffMarks[g.Type], g.Name, note)
+		writeFields(w, g.Fields, g.Objects, indent+"    ")
+		for _, t := range g.Tasks {
+			note := ""
+			if len(t.Annotations) > 0 {
+				note = " (" + strings.Join(t.Annotations, ", ") + ")"
+			}
+			fmt.Fprintf(w, "%s%s task %q%s\n", indent+"    ", diffMarks[t.Type], t.Name, note)
+			writeFields(w, t.Fields, t.Objects, indent+"      ")
+		}
+	}
+}
+
+func writeFields(w io.Writer, fields []fleet.FieldDiff, objects []fleet.ObjectDiff, indent string) {
+	for _, f := range fields {
+		switch f.Type {
+		case fleet.DiffAdded:
+			fmt.Fprintf(w, "%s+ %s: %q\n", indent, f.Name, f.New)
+		case fleet.DiffDeleted:
+			fmt.Fprintf(w, "%s- %s: %q\n", indent, f.Name, f.Old)
+		default:
+			fmt.Fprintf(w, "%s~ %s: %q => %q\n", indent, f.Name, f.Old, f.New)
+		}
+	}
+	for _, o := range objects {
+		fmt.Fprintf(w, "%s%s %s\n", indent, diffMarks[o.Type], o.Name)
+		writeFields(w, o.Fields, nil, indent+"  ")
+	}
+}

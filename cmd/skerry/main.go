@@ -1,0 +1,108 @@
+// Command skerry is all of Skerry in one program: the hub, the edge, both at once for
+// trying it out, and the operator's commands.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/cmd/edged"
+	"skerry/cmd/settings"
+	"skerry/drivers/rawexec"
+	"skerry/hub/api"
+)
+
+// version is set when the program is linked.
+var version = "dev"
+
+func main() {
+	rawexec.Supervise() // a supervisor of a task has no use for anything below
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	root := command()
+	settings.Prepare(root, os.Args[1:])
+	if err := root.ExecuteContext(ctx); err != nil {
+		return console.Fail(os.Stderr, "skerry", err)
+	}
+	return 0
+}
+
+// operator is what every operator's command is told, and where it writes.
+type operator struct {
+	addr string
+	json bool
+}
+
+func (o *operator) client() (*client.Client, error) { return client.New(o.addr) }
+
+// alloc finds the allocation of an id that may be abbreviated, and the hub that
+// was asked.
+func (o *operator) alloc(ctx context.Context, id string) (*client.Client, api.AllocStub, error) {
+	hub, err := o.client()
+	if err != nil {
+		return nil, api.AllocStub{}, err
+	}
+	stub, err := hub.FindAlloc(ctx, id)
+	return hub, stub, err
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use: "skerry", Short: "Run workloads on fleets that lose their link", Version: version,
+		SilenceUsage: true, SilenceErrors: true,
+	}
+	edge := edged.Command("edge", version)
+	local := edged.LocalCommand()
+	root.AddGroup(&cobra.Group{ID: "daemon", Title: "Daemons:"}, &cobra.Group{ID: "operator", Title: "For operators:"})
+	for _, c := range []*cobra.Command{hubCommand(), edge, devCommand()} {
+		c.GroupID = "daemon"
+		root.AddCommand(c)
+	}
+	o := &operator{}
+	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o)} {
+		o.addTo(c)
+		root.AddCommand(c)
+	}
+	local.GroupID = "operator"
+	root.AddCommand(local, versionCommand())
+	return root
+}
+
+// addTo gives a group of commands the flags that all of them have.
+func (o *operator) addTo(c *cobra.Command) {
+	c.GroupID = "operator"
+	flags := c.PersistentFlags()
+	flags.StringVar(&o.addr, "addr", client.DefaultAddr, "address of a hub's HTTP API")
+	flags.BoolVar(&o.json, "json", false, "write JSON")
+	settings.AddFlag(flags)
+	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) }
+}
+
+func versionCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "version", Short: "Show the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := struct{ Version, Go, System string }{version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			if asJSON {
+				return console.JSON(cmd.OutOrStdout(), v)
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "skerry %s (%s, %s)\n", v.Version, v.Go, v.System)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return c
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"skerry/drivers/rawexec"
+)
+
+// TestMain lets the scripts of testdata run this very program as skerry, also as the
+// supervisor of its tasks.
+func TestMain(m *testing.M) {
+	rawexec.Supervise()
+	testscript.Main(m, map[string]func(){"skerry": main})
+}
+
+func TestScripts(t *testing.T) {
+	cmds := map[string]func(*testscript.TestScript, bool, []string){
+		"await": await, "firstid": firstID, "http": request, "refused": refused,
+	}
+	maps.Copy(cmds, onDisks)
+	mounts := len(onDisks) > 0 && os.Geteuid() == 0
+	if !mounts {
+		t.Log("disks that are full or read-only are not tried here: that needs root on Linux; " +
+			"their effect on a journal is tested in edge/journal and edge/allocs by steps that fail")
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:      "testdata/script",
+		Deadline: time.Now().Add(scriptsBound), // a daemon that should not have started ends with it
+		Cmds:     cmds,
+		Condition: func(name string) (bool, error) {
+			if name != "mounts" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return mounts, nil
+		},
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("TZ", "UTC")
+			for _, name := range []string{"HTTP", "QUIC", "GOSSIP"} {
+				port, err := freePort()
+				if err != nil {
+					return err
+				}
+				env.Setenv(name, fmt.Sprint(port))
+			}
+			return nil
+		},
+	})
+}
+
+// scriptsBound is how long all scripts may take.
+const scriptsBound = 4 * time.Minute
+
+// awaitBound is how long await tries.
+const awaitBound = 30 * time.Second
+
+// await runs a program (the arguments after the first) until what it writes matches the
+// first one.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: await REGEXP PROGRAM [ARGUMENT…]")
+	}
+	want, err := regexp.Compile(args[0])
+	ts.Check(err)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(awaitBound); ; <-tick.C {
+		err := ts.Exec(args[1], args[2:]...)
+		out := ts.ReadFile("stdout")
+		if err == nil && want.MatchString(out) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("still no match for %q after %s: %v\n%s%s", args[0], awaitBound, err, out, ts.ReadFile("stderr"))
+		}
+	}
+}
+
+var allocID = regexp.MustCompile(`(?m)^([0-9a-f]{8}) .* running`)
+
+// firstID sets ALLOC to the id of a running allocation of a job.
+func firstID(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: firstid JOB")
+	}
+	ts.Check(ts.Exec("skerry", "job", "status", args[0]))
+	found := allocID.FindStringSubmatch(ts.ReadFile("stdout"))
+	if found == nil {
+		ts.Fatalf("job %s has no running allocation:\n%s", args[0], ts.ReadFile("stdout"))
+	}
+	ts.Setenv("ALLOC", found[1])
+}
+
+// request sends a file ("-": nothing) to the hub at SKERRY_ADDR by HTTP: the answer
+// has to have a status, and becomes the standard output.
+func request(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: http METHOD PATH FILE STATUS")
+	}
+	body := ""
+	if args[2] != "-" {
+		body = ts.ReadFile(args[2])
+	}
+	req, err := http.NewRequest(args[0], ts.Getenv("SKERRY_ADDR")+args[1], strings.NewReader(body))
+	ts.Check(err)
+	answer, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	ts.Check(err)
+	if fmt.Sprint(answer.StatusCode) != args[3] {
+		ts.Fatalf("%s %s: %s, want %s: %s", args[0], args[1], answer.Status, args[3], text)
+	}
+	_, err = fmt.Fprintln(ts.Stdout(), strings.TrimSuffix(string(text), "\n"))
+	ts.Check(err)
+}
+
+// refused runs a program (the arguments after the first) that has to fail with exit
+// code 1 and one error that matches the first argument, without a stack trace.
+func refused(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: refused REGEXP PROGRAM [ARGUMENT…]")
+	}
+	want, err := regexp.Compile(args[0])
+	ts.Check(err)
+	var failed *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); !errors.As(err, &failed) || failed.ExitCode() != 1 {
+		ts.Fatalf("%s ended with %v, want exit code 1", args[1], err)
+	}
+	said := ts.ReadFile("stderr")
+	for _, sign := range []string{"panic", "goroutine ", "level=ERROR"} {
+		if strings.Contains(said, sign) {
+			ts.Fatalf("%q in what it said:\n%s", sign, said)
+		}
+	}
+	if n := strings.Count("\n"+said, "\n"+args[1]+": "); n != 1 {
+		ts.Fatalf("it said %d errors, want one:\n%s", n, said)
+	}
+	if !want.MatchString(said) {
+		ts.Fatalf("no match for %q in:\n%s", args[0], said)
+	}
+}
+
+// freePort finds a port that nothing uses at the moment, by TCP and UDP.
+func freePort() (int, error) {
+	for range 50 {
+		tcp, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := tcp.Addr().(*net.TCPAddr).Port
+		udp, err := net.ListenPacket("udp", tcp.Addr().String())
+		if err == nil {
+			_ = udp.Close() // it was only tried
+		}
+		_ = tcp.Close() // likewise
+		if err == nil {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("no port is free by TCP and UDP")
+}

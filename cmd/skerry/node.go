@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+func nodeCommand(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "node", Short: "Show nodes: the edges as the hubs see them"}
+	var verbose bool
+	status := &cobra.Command{
+		Use: "status [ID]", Short: "List nodes, or show one", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return o.listNodes(cmd, hub)
+			}
+			return o.showNode(cmd, hub, args[0], verbose)
+		},
+	}
+	status.Flags().BoolVarP(&verbose, "verbose", "v", false, "show its attributes, too")
+	c.AddCommand(status)
+	return c
+}
+
+func (o *operator) listNodes(cmd *cobra.Command, hub *client.Client) error {
+	var nodes []api.NodeStub
+	if _, err := hub.Read(cmd.Context(), "/v1/nodes", nil, &nodes); err != nil {
+		return err
+	}
+	if o.json {
+		return console.JSON(cmd.OutOrStdout(), nodes)
+	}
+	if len(nodes) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "No edge has joined yet.")
+		return err
+	}
+	slices.SortFunc(nodes, func(a, b api.NodeStub) int { return strings.Compare(a.Name+string(a.ID), b.Name+string(b.ID)) })
+	t := console.Table{Heads: []string{"ID", "NAME", "SITE", "POOL", "CLASS", "ELIGIBLE", "STATUS", "VERSION"}}
+	for _, n := range nodes {
+		t.Add(fleet.Short(n.ID), n.Name, n.Datacenter, n.NodePool, n.NodeClass,
+			n.SchedulingEligibility != fleet.NodeIneligible, n.Status, n.Version)
+	}
+	return t.Write(cmd.OutOrStdout())
+}
+
+func (o *operator) showNode(cmd *cobra.Command, hub *client.Client, ref string, verbose bool) error {
+	stub, err := hub.FindNode(cmd.Context(), ref)
+	if err != nil {
+		return err
+	}
+	var n fleet.Node
+	var allocs []fleet.Alloc
+	path := "/v1/node/" + string(stub.ID)
+	if _, err := hub.Read(cmd.Context(), path, nil, &n); err != nil {
+		return err
+	}
+	if _, err := hub.Read(cmd.Context(), path+"/allocations", nil, &allocs); err != nil {
+		return err
+	}
+	if o.json {
+		return console.JSON(cmd.OutOrStdout(), struct {
+			Node        fleet.Node
+			Allocations []fleet.Alloc
+		}{n, allocs})
+	}
+	return writeNode(cmd.OutOrStdout(), n, allocs, verbose)
+}
+
+func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) error {
+	t := console.Table{}
+	t.Add("Node", n.ID)
+	t.Add("Name", n.Name)
+	t.Add("Site", fmt.Sprintf("%s, pool %s, class %q", n.Datacenter, n.NodePool, n.NodeClass))
+	t.Add("Status", statusLine(n))
+	if n.DisconnectedAt != 0 {
+		t.Add("Away", "since "+console.Nano(n.DisconnectedAt).Format(time.DateTime))
+	}
+	t.Add("Eligible", n.SchedulingEligibility != fleet.NodeIneligible)
+	t.Add("Agent", fmt.Sprintf("%s, boot %s", n.Version, fleet.Short(n.BootID)))
+	t.Add("Session", fmt.Sprintf("epoch %d with hub %s, from %s", n.Epoch, n.Hub, n.Address))
+	t.Add("Journal", fmt.Sprintf("row %d of %d is in", n.Applied, max(n.JournalHead, n.Applied)))
+	t.Add("Resources", used(n, allocs))
+	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
+		t.Add("Driver "+name, driverLine(n.Drivers[name]))
+	}
+	for _, d := range n.Devices {
+		t.Add("Device "+d.Kind, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", d.Vendor, d.Name, d.Type, d.ID)))
+	}
+	for _, k := range slices.Sorted(maps.Keys(n.Meta)) {
+		t.Add("Meta "+k, n.Meta[k])
+	}
+	if verbose {
+		for _, k := range slices.Sorted(maps.Keys(n.Attributes)) {
+			t.Add("Attribute "+k, n.Attributes[k])
+		}
+	}
+	for _, f := range n.Fenced {
+		t.Add("Fenced", fmt.Sprintf("a session from %s (%s) at %s", f.Addr, f.Code, console.Nano(f.Time).Format(time.DateTime)))
+	}
+	if len(n.Orphans) > 0 {
+		t.Add("Unknown", orphansLine(n.Orphans))
+	}
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	if len(n.Events) > 0 {
+		fmt.Fprintln(w)
+		events := console.Table{Heads: []string{"TIME", "SUBSYSTEM", "EVENT"}}
+		for _, e := range n.Events {
+			events.Add(e.Timestamp.Local().Format(time.DateTime), e.Subsystem, e.Message)
+		}
+		if err := events.Write(w); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(w)
+	list := console.Table{Heads: []string{"ID", "ALLOCATION", "VERSION", "WANTED", "STATUS", "CHANGED"}}
+	for _, a := range allocs {
+		if a.Terminal() && a.ClientTerminal() {
+			continue
+		}
+		list.Add(fleet.Short(a.ID), a.Name, a.JobVersion, a.DesiredStatus, a.ClientStatus, console.Ago(time.Now(), console.Nano(a.ModifyTime)))
+	}
+	return list.Write(w)
+}
+
+func statusLine(n fleet.Node) string {
+	if n.StatusDescription == "" {
+		return string(n.Status)
+	}
+	return string(n.Status) + ": " + n.StatusDescription
+}
+
+func driverLine(d fleet.DriverInfo) string {
+	switch {
+	case !d.Detected:
+		return "not there: " + d.HealthDescription
+	case !d.Healthy:
+		return "not healthy: " + d.HealthDescription
+	}
+	return "healthy"
+}
+
+// used says how much of a node its allocations take.
+func used(n fleet.Node, allocs []fleet.Alloc) string {
+	var sum fleet.Resources
+	for _, a := range allocs {
+		if a.OccupiesNode() {
+			sum = sum.Add(a.AllocatedResources)
+		}
+	}
+	free := n.Free()
+	return fmt.Sprintf("cpu %d/%d MHz, memory %d/%d MB, disk %d/%d MB", sum.CPU, free.CPU, sum.MemoryMB, free.MemoryMB, sum.DiskMB, free.DiskMB)
+}

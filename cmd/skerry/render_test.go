@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write testdata/golden anew")
+
+// TestRender holds what commands write against testdata/golden: what people read and
+// scripts may parse does not change by accident.
+func TestRender(t *testing.T) {
+	for name, render := range map[string]func(w io.Writer) error{
+		"fleet":       func(w io.Writer) error { return writeFleet(w, fleetAtSea()) },
+		"fleet-empty": func(w io.Writer) error { return writeFleet(w, api.FleetStatus{Region: "global", Time: at(0)}) },
+		"history":     func(w io.Writer) error { return writeHistory(w, partition()) },
+		"plan": func(w io.Writer) error {
+			writePlan(w, plan())
+			return nil
+		},
+		"eval": func(w io.Writer) error { return writeEval(w, evaluation()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := render(&got); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", "golden", name+".txt")
+			if *rewrite {
+				if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got.Bytes(), want) {
+				t.Errorf("got\n%s\nwant\n%s", got.Bytes(), want)
+			}
+		})
+	}
+}
+
+// at is a time of the story, in seconds.
+func at(second int) time.Time {
+	return time.Date(2026, 5, 1, 2, 10, 0, 0, time.Local).Add(time.Duration(second) * time.Second)
+}
+
+func fleetAtSea() api.FleetStatus {
+	heard, away := at(118), at(20)
+	return api.FleetStatus{
+		Time: at(120), Index: 4711, Region: "global", Term: 3, Leader: "hub1",
+		Hubs: []api.HubStatus{
+			{ID: "hub1", QUIC: "192.0.2.1:4647", HTTP: "127.0.0.1:4646", Status: "alive", Leader: true},
+			{ID: "hub2", QUIC: "192.0.2.2:4647", HTTP: "127.0.0.1:4646", Status: "failed"},
+			{ID: "hub3", QUIC: "192.0.2.3:4647", HTTP: "127.0.0.1:4646"},
+		},
+		Sites: []api.SiteStatus{
+			{Datacenter: "harbour", Nodes: map[fleet.NodeStatus]int{fleet.NodeReady: 1, fleet.NodeInitializing: 1}, Allocs: map[string]int{"running": 2}},
+			{Datacenter: "sea", Nodes: map[fleet.NodeStatus]int{fleet.NodeDisconnected: 1}, Allocs: map[string]int{"unknown": 1}},
+		},
+		Nodes: []api.NodeLine{
+			{ID: "aaaaaaaa-1", Name: "crane", Datacenter: "harbour", Status: fleet.NodeReady, Hub: "hub1", LastContact: &heard, Allocs: map[string]int{"running": 2}},
+			{ID: "bbbbbbbb-2", Name: "gate", Datacenter: "harbour", Status: fleet.NodeInitializing, StatusDescription: "waiting for its history: row 7 of 90", Hub: "hub1",
+				Fenced:  []fleet.FencedSession{{Code: fleet.CodeCloned, Addr: "198.51.100.7:4000", Time: at(60).UnixNano()}},
+				Orphans: []fleet.AllocID{"dddddddd-4", "eeeeeeee-5"}},
+			{ID: "cccccccc-3", Name: "ship-1", Datacenter: "sea", Status: fleet.NodeDisconnected, StatusDescription: "heartbeat missed", DisconnectedAt: &away, Allocs: map[string]int{"unknown": 1}},
+		},
+		Waiting: []api.WaitingLine{
+			{Kind: "allocation", ID: "12345678-9", Of: "nav", For: "node ship-1 to come back"},
+			{Kind: "evaluation", ID: "87654321-0", Of: "shop", For: "capacity: waits for capacity"},
+		},
+	}
+}
+
+func partition() api.HistoryAnswer {
+	row := func(index fleet.Index, second int, offline bool, tr fleet.Transition) fleet.HistoryEntry {
+		tr.Wall = at(second).UnixNano()
+		return fleet.HistoryEntry{Side: fleet.SideEdge, Index: index, Time: at(second), Offline: offline, Transition: &tr}
+	}
+	hub := func(index fleet.Index, second int, event, message string) fleet.HistoryEntry {
+		return fleet.HistoryEntry{Side: fleet.SideHub, Index: index, Time: at(second), Event: event, Message: message}
+	}
+	return api.HistoryAnswer{
+		Alloc: api.AllocStub{ID: "12345678-9", Name: "nav.nav[0]", NodeName: "ship-1"},
+		Entries: fleet.Timeline([]fleet.HistoryEntry{
+			hub(10, 0, "placed", "group nav wants 1"),
+			row(11, 1, false, fleet.Transition{Seq: 4, Kind: fleet.TransitionAlloc, Task: "nav", Event: &fleet.TaskEvent{Type: "Started"}, ClientStatus: "running"}),
+			hub(12, 30, "node disconnected", "heartbeat missed"),
+			hub(13, 31, "unknown", "its node is disconnected"),
+			hub(20, 3600, "node reconnected", "epoch 2"),
+			row(21, 25, true, fleet.Transition{Seq: 6, Kind: fleet.TransitionTask, Task: "nav", Event: &fleet.TaskEvent{Type: "Terminated", DisplayMessage: "Exit Code: 1"}}),
+			row(21, 40, true, fleet.Transition{Seq: 7, Kind: fleet.TransitionTask, Task: "nav", Event: &fleet.TaskEvent{Type: "Restarting"}}),
+			row(21, 900, true, fleet.Transition{Seq: 9, Kind: fleet.TransitionOperator, Message: "restarted on site"}),
+			hub(22, 3601, "node ready", ""),
+			hub(23, 3601, "reconnected", "it runs, and has no replacement"),
+		}),
+	}
+}
+
+func plan() api.PlanAnswer {
+	old := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1, Tasks: []fleet.Task{{Name: "t", Driver: "sim", Env: map[string]string{"A": "1"}}}}}}
+	old.Defaults()
+	updated := &fleet.Job{ID: "shop", Constraints: []fleet.Constraint{{LTarget: "${attr.gpu}", Operand: "is_set"}}, TaskGroups: []fleet.TaskGroup{
+		{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "t", Driver: "sim", Env: map[string]string{"B": "2"}}}}}}
+	updated.Defaults()
+	diff := fleet.DiffJobs(old, updated)
+	return api.PlanAnswer{
+		Diff:        &diff,
+		Annotations: api.PlanAnnotations{DesiredTGUpdates: map[string]api.GroupUpdates{"web": {Place: 2, DestructiveUpdate: 1}}},
+		FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 2, NodesFiltered: 1, NodesExhausted: 1, CoalescedFailures: 1,
+			ConstraintFiltered: map[string]int{"${attr.gpu} is_set": 1}, DimensionExhausted: map[string]int{"memory": 1}}},
+		Reasons: []string{"place shop.web[1]: group web wants 3"},
+	}
+}
+
+func evaluation() fleet.Evaluation {
+	return fleet.Evaluation{
+		ID: "87654321-0", JobID: "shop", Status: "blocked", StatusDescription: "waits for capacity", TriggeredBy: "queued-allocs", Priority: 50,
+		CreateTime: time.Now().Add(-26 * time.Hour).UnixNano(), PreviousEval: "11111111-1", QueuedAllocations: map[string]int{"web": 2},
+		FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {NodesInPool: 3}},
+	}
+}
