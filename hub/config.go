@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/consensus"
+	"skerry/hub/members"
 )
 
 // Default ports, as people know them. A port of 0 in Config lets the system
@@ -59,10 +61,18 @@ type Config struct {
 	Heartbeat Heartbeat
 	Raft      Raft
 
-	// Packets replaces the UDP socket of QUIC, Listener the HTTP listener (tests,
-	// simulations). The hub owns both from Open on, also where Open fails.
+	// Packets replaces the UDP socket of QUIC, Listener the HTTP listener, Gossip the
+	// sockets of gossip (tests, simulations). The hub owns them from Open on, also
+	// where Open fails.
 	Packets  net.PacketConn
 	Listener net.Listener
+	Gossip   *GossipNetwork
+	// Applied is told of every command that this hub applied, in order, and must not
+	// block. DiskStep is called before each step of the Raft log's disk protocol; an
+	// error is what the step fails with. Both are for who watches or tests a hub; nil:
+	// nothing.
+	Applied  func(Applied)
+	DiskStep func(label string) error
 
 	// Now is the wall clock, nil: time.Now. Certificates and join tokens go by it.
 	Now func() time.Time
@@ -70,6 +80,12 @@ type Config struct {
 	Version string // of this build, shown
 	Log     *slog.Logger
 }
+
+// GossipNetwork is what gossip goes over in place of sockets.
+type GossipNetwork = members.Network
+
+// Applied is a command that was applied, and what came of it.
+type Applied = consensus.Applied
 
 // Heartbeat says how often edges beat, and how long their silence is borne.
 type Heartbeat struct {

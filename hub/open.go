@@ -231,6 +231,7 @@ func (h *Hub) openConsensus() error {
 		},
 		HeartbeatTimeout: raft.HeartbeatTimeout, ElectionTimeout: raft.ElectionTimeout, LeaderLease: raft.LeaderLease,
 		SnapshotInterval: raft.SnapshotInterval, SnapshotThreshold: raft.SnapshotThreshold, TrailingLogs: raft.TrailingLogs,
+		Applied: h.cfg.Applied, DiskStep: h.cfg.DiskStep,
 		Log: h.log.With("component", "consensus"),
 	})
 	h.node = node
@@ -254,7 +255,8 @@ func (h *Hub) openMembers() error {
 			}
 			return out
 		},
-		Log: h.log.With("component", "members"),
+		Network: h.cfg.Gossip,
+		Log:     h.log.With("component", "members"),
 	})
 	if err != nil {
 		return err

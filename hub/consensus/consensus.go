@@ -45,7 +45,22 @@ type Config struct {
 	SnapshotBytes     int64         // or bytes of them, at least those of the last snapshot. 0: 16 MiB
 	TrailingLogs      uint64        // entries kept behind a snapshot, at most. 0: 4,096
 
+	// Applied is told of every command that was applied, in order, by raft's own
+	// goroutine: it must not block. nil: nobody is.
+	Applied func(Applied)
+	// DiskStep is called before each labelled step of the log's disk protocol (see
+	// DiskSteps), so that a test can fail it there. nil: nothing.
+	DiskStep func(label string) error
+
 	Log *slog.Logger // nil: discard
+}
+
+// Applied is a command that was applied, and what came of it.
+type Applied struct {
+	Index   fleet.Index
+	Term    uint64
+	Command state.Command
+	Result  state.Result
 }
 
 const (
@@ -103,7 +118,7 @@ func New(cfg Config) (*Node, error) {
 		lead:  make(chan bool), ready: make(chan struct{}), failed: make(chan error, 1),
 		elect: newAnnouncer(),
 	}
-	n.machine = &machine{store: cfg.Store, fail: n.fail}
+	n.machine = &machine{store: cfg.Store, fail: n.fail, applied: cfg.Applied}
 	if err := raft.ValidateConfig(n.raftConfig()); err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "check the raft settings: %v", err)
 	}
@@ -119,7 +134,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 			return fmt.Errorf("bootstrap consensus: %w", err)
 		}
 	}
-	d, err := openDisk(n.cfg.Dir, n.fail, n.raftLog)
+	d, err := n.openDisk(n.cfg.Dir)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	walfs "github.com/hashicorp/raft-wal/fs"
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
 
 	"skerry/fleet"
 )
@@ -36,15 +37,16 @@ type disk struct {
 	snapshots raft.SnapshotStore
 }
 
-// openDisk opens what is in dir, or makes it. fail is told when the log cannot
-// be written any more.
-func openDisk(dir string, fail func(error), log hclog.Logger) (*disk, error) {
+// openDisk opens what is in dir, or makes it.
+func (n *Node) openDisk(dir string) (*disk, error) {
 	d := &disk{dir: dir}
 	var err error
-	if d.log, err = openLog(filepath.Join(dir, logDir), segmentBytes, fail, log); err != nil {
+	if d.log, err = openLog(logConfig{
+		dir: filepath.Join(dir, logDir), size: segmentBytes, step: n.cfg.DiskStep, fail: n.fail, log: n.raftLog,
+	}); err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", dir, err)
 	}
-	if d.snapshots, err = raft.NewFileSnapshotStoreWithLogger(dir, keptSnapshots, log); err != nil {
+	if d.snapshots, err = raft.NewFileSnapshotStoreWithLogger(dir, keptSnapshots, n.raftLog); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the snapshots in %s: %w", dir, err), d.close())
 	}
 	return d, nil
@@ -93,11 +95,19 @@ func dirSize(dir string) int64 {
 // would go on as a hub that wins elections and can keep nothing.
 type guardedLog struct {
 	*wal.WAL
-	dir     string
+	cfg     logConfig
 	files   *segments
 	meta    *metadb.BoltMetaDB
-	fail    func(error)
 	failing atomic.Bool
+}
+
+// logConfig of a guardedLog.
+type logConfig struct {
+	dir  string
+	size int                      // of each file, in bytes
+	step func(label string) error // nil: no step fails by intent
+	fail func(error)              // told when the log cannot be written any more
+	log  hclog.Logger
 }
 
 var (
@@ -105,18 +115,23 @@ var (
 	_ raft.StableStore       = (*guardedLog)(nil)
 )
 
-// openLog opens the log in dir, or makes it, in files of size bytes.
-func openLog(dir string, size int, fail func(error), log hclog.Logger) (*guardedLog, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// openLog opens the log in its directory, or makes it.
+func openLog(cfg logConfig) (*guardedLog, error) {
+	if err := os.MkdirAll(cfg.dir, 0o700); err != nil {
 		return nil, err
 	}
-	l := &guardedLog{
-		dir: dir, fail: fail, meta: &metadb.BoltMetaDB{},
-		files: &segments{Filer: segment.NewFiler(dir, walfs.New())},
+	var files types.VFS = walfs.New()
+	if cfg.step != nil {
+		files = steppedFS{files, cfg.step}
 	}
-	err := l.files.repair(l.meta, dir)
+	l := &guardedLog{
+		cfg: cfg, meta: &metadb.BoltMetaDB{},
+		files: &segments{Filer: segment.NewFiler(cfg.dir, files)},
+	}
+	err := l.files.repair(l.meta, cfg.dir)
 	if err == nil {
-		l.WAL, err = wal.Open(dir, wal.WithLogger(log), wal.WithSegmentSize(size), wal.WithMetaStore(l.meta), wal.WithSegmentFiler(l.files))
+		l.WAL, err = wal.Open(cfg.dir, wal.WithLogger(cfg.log), wal.WithSegmentSize(cfg.size),
+			wal.WithMetaStore(l.meta), wal.WithSegmentFiler(l.files))
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.meta.Close())
@@ -140,15 +155,27 @@ func (l *guardedLog) DeleteRange(first, last uint64) error {
 	return l.check(l.WAL.DeleteRange(first, last))
 }
 
-func (l *guardedLog) Set(key, val []byte) error { return l.check(l.WAL.Set(key, val)) }
+func (l *guardedLog) Set(key, val []byte) error {
+	return l.check(l.vote(func() error { return l.WAL.Set(key, val) }))
+}
 
 func (l *guardedLog) SetUint64(key []byte, val uint64) error {
-	return l.check(l.WAL.SetUint64(key, val))
+	return l.check(l.vote(func() error { return l.WAL.SetUint64(key, val) }))
+}
+
+// vote writes what raft keeps besides entries.
+func (l *guardedLog) vote(write func() error) error {
+	if l.cfg.step != nil {
+		if err := l.cfg.step(StepVote); err != nil {
+			return err
+		}
+	}
+	return write()
 }
 
 func (l *guardedLog) check(err error) error {
 	if err != nil && !errors.Is(err, wal.ErrClosed) && !l.failing.Swap(true) {
-		l.fail(fleet.Errorf(fleet.CodeUnavailable, "write the log in %s: %v", l.dir, err).
+		l.cfg.fail(fleet.Errorf(fleet.CodeUnavailable, "write the log in %s: %v", l.cfg.dir, err).
 			WithHint("see to the disk, then start the hub again: nothing that was acknowledged is lost"))
 	}
 	return err
@@ -165,7 +192,7 @@ func (n *Node) bootstrap() error {
 	if err := os.RemoveAll(aside); err != nil {
 		return fmt.Errorf("remove what a crash left: %w", err)
 	}
-	d, err := openDisk(aside, n.fail, n.raftLog)
+	d, err := n.openDisk(aside)
 	if err != nil {
 		return err
 	}

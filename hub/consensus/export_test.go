@@ -18,7 +18,7 @@ type Log interface {
 
 // OpenLog opens a log in files of size bytes.
 func OpenLog(dir string, size int, fail func(error)) (Log, error) {
-	l, err := openLog(dir, size, fail, newRaftLog(slog.New(slog.DiscardHandler)))
+	l, err := openLog(logConfig{dir: dir, size: size, fail: fail, log: newRaftLog(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,9 @@ import (
 // machine applies the log to the state. Raft calls it from one goroutine, but
 // for a snapshot's Persist.
 type machine struct {
-	store *state.Store
-	fail  func(error) // stops the hub
+	store   *state.Store
+	fail    func(error)   // stops the hub
+	applied func(Applied) // nil: nobody watches
 
 	err     error // why nothing is applied any more; raft's goroutine only
 	traffic [256]traffic
@@ -48,6 +49,9 @@ func (m *machine) Apply(l *raft.Log) any {
 	t.entries.Add(1)
 	t.bytes.Add(uint64(len(l.Data)))
 	m.bytes.Add(int64(len(l.Data)))
+	if m.applied != nil {
+		m.applied(Applied{Index: res.Index, Term: l.Term, Command: c, Result: res})
+	}
 	return res
 }
 

@@ -67,9 +67,9 @@ type Config struct {
 	// partition of any length heals.
 	Seeds          func() []string
 	RejoinInterval time.Duration
-	// Transport replaces the sockets (virtual time).
-	Transport memberlist.Transport
-	Log       *slog.Logger // nil: discard
+	// Network replaces the sockets; nil: sockets on Bind and Port.
+	Network *Network
+	Log     *slog.Logger // nil: discard
 }
 
 // Members is this hub's part in the gossip.
@@ -114,7 +114,9 @@ func Open(cfg Config) (*Members, error) {
 	}
 	c := memberlist.DefaultLANConfig()
 	c.Name = string(cfg.Self.ID)
-	c.Transport = cfg.Transport
+	if cfg.Network != nil {
+		c.Transport = newTransport(*cfg.Network, cfg.Log)
+	}
 	c.BindAddr, c.BindPort = cfg.Bind, cfg.Port
 	c.AdvertiseAddr, c.AdvertisePort = cfg.Advertise, cfg.Port
 	c.SecretKey = cfg.Key

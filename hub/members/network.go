@@ -1,0 +1,129 @@
+package members
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// Network takes the place of the sockets, where a cluster lives in one process
+// (simulations). Members owns what is in it from Open on.
+type Network struct {
+	Packets net.PacketConn
+	Listen  net.Listener
+	Dial    func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// packetQueue is how many packets wait for memberlist, which reads them one by
+// one. More are lost, as a socket would lose them.
+const packetQueue = 256
+
+// maxPacket is more than memberlist ever sends in one packet.
+const maxPacket = 64 << 10
+
+// transport is a Network as memberlist sees one. It runs a goroutine for packets
+// and one for streams until Shutdown.
+type transport struct {
+	net     Network
+	log     *slog.Logger
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	closed  chan struct{}
+	pumps   sync.WaitGroup
+	once    sync.Once
+}
+
+var _ memberlist.Transport = (*transport)(nil)
+
+func newTransport(n Network, log *slog.Logger) *transport {
+	t := &transport{
+		net: n, log: log, packets: make(chan *memberlist.Packet, packetQueue),
+		streams: make(chan net.Conn), closed: make(chan struct{}),
+	}
+	t.pumps.Go(t.pumpPackets)
+	t.pumps.Go(t.pumpStreams)
+	return t
+}
+
+func (t *transport) pumpPackets() {
+	buf := make([]byte, maxPacket)
+	for {
+		n, from, err := t.net.Packets.ReadFrom(buf)
+		if err != nil {
+			t.ended("packets", err)
+			return
+		}
+		select {
+		case t.packets <- &memberlist.Packet{Buf: append([]byte(nil), buf[:n]...), From: from, Timestamp: time.Now()}:
+		default: // lost
+		}
+	}
+}
+
+func (t *transport) pumpStreams() {
+	for {
+		conn, err := t.net.Listen.Accept()
+		if err != nil {
+			t.ended("streams", err)
+			return
+		}
+		select {
+		case t.streams <- conn:
+		case <-t.closed:
+			_ = conn.Close() // nobody will serve it
+			return
+		}
+	}
+}
+
+func (t *transport) ended(what string, err error) {
+	select {
+	case <-t.closed:
+	default:
+		t.log.Warn("gossip hears nothing any more", "of", what, "error", err)
+	}
+}
+
+func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+	a, ok := t.net.Packets.LocalAddr().(*net.UDPAddr)
+	if !ok {
+		return nil, 0, fmt.Errorf("find the gossip address: %s is not one of UDP", t.net.Packets.LocalAddr())
+	}
+	return a.IP, a.Port, nil
+}
+
+func (t *transport) WriteTo(b []byte, addr string) (time.Time, error) {
+	to, err := net.ResolveUDPAddr("udp", addr)
+	if err != nil {
+		return time.Time{}, err
+	}
+	_, err = t.net.Packets.WriteTo(b, to)
+	return time.Now(), err
+}
+
+func (t *transport) PacketCh() <-chan *memberlist.Packet { return t.packets }
+
+func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return t.net.Dial(ctx, addr)
+}
+
+func (t *transport) StreamCh() <-chan net.Conn { return t.streams }
+
+// Shutdown closes the network and waits for the pumps. Its errors are no news to
+// who closes for good.
+func (t *transport) Shutdown() error {
+	t.once.Do(func() {
+		close(t.closed)
+		_ = t.net.Packets.Close()
+		_ = t.net.Listen.Close()
+	})
+	t.pumps.Wait()
+	return nil
+}
