@@ -47,6 +47,7 @@ edge                    < fleet syncproto
 chaos/faultnet          <
 chaos/proc              <
 chaos/check             < fleet
+chaos/history           < fleet chaos/check
 chaos                   < fleet syncproto hub edge
 
 cmd                     < fleet reconcile syncproto drivers devices hub edge chaos
