@@ -16,6 +16,13 @@ import (
 // agent is the edge as the local API shows it.
 type agent struct{ e *Edge }
 
+// Agent is the edge as the local API shows it, for whoever has it in this process.
+func (e *Edge) Agent() local.Agent { return agent{e} }
+
+// Standing is where the link and the journal stand. It reads memory alone, so that
+// many edges in one process can be looked at often.
+func (e *Edge) Standing() (local.Link, local.Journal) { return agent{e}.link(), agent{e}.journal() }
+
 // Status is where the edge stands.
 func (a agent) Status(ctx context.Context) (local.Status, error) {
 	e := a.e
