@@ -48,7 +48,8 @@ chaos/faultnet          <
 chaos/proc              <
 chaos/check             < fleet
 chaos/history           < fleet chaos/check
-chaos                   < fleet syncproto hub edge
+chaos/operator          < fleet hub/api
+chaos                   < fleet syncproto hub edge drivers
 
 cmd                     < fleet reconcile syncproto drivers devices hub edge chaos
 `

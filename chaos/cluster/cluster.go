@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"skerry/chaos/faultnet"
+	"skerry/chaos/operator"
 	"skerry/chaos/proc"
 )
 
@@ -86,6 +87,7 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 	if c.cfg.LocalHTTP {
 		h.http = "127.0.0.1"
 	}
+	h.Hub = operator.NewHub(name, h.URL(), h.dialHTTP)
 	h.args = append([]string{"hub", "--data-dir", h.Dir, "--name", name, "--bind", place.Bind,
 		"--advertise", place.Advertise, "--http-bind", h.http}, c.cfg.HubFlags...)
 	if i == 0 {
