@@ -47,6 +47,7 @@ edge                    < fleet syncproto
 chaos/faultnet          <
 chaos/proc              <
 chaos/check             < fleet
+chaos/schedule          < fleet
 chaos/history           < fleet chaos/check
 chaos/operator          < fleet hub/api
 chaos                   < fleet syncproto hub edge drivers

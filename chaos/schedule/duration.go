@@ -1,0 +1,142 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// formatDuration writes 1h30m0s as 1h30m, and whole days with a d.
+func formatDuration(d time.Duration) string {
+	if d == 0 {
+		return "0s"
+	}
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	days := ""
+	if n := d / day; n > 0 {
+		days = strconv.FormatInt(int64(n), 10) + "d"
+		d -= n * day
+	}
+	if d == 0 {
+		return sign + days
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return sign + days + s
+}
+
+var errDuration = errors.New("must be a duration like 90s, 45m, 1h30m or 2d")
+
+// readDuration reads what formatDuration writes, and time.ParseDuration's syntax.
+func readDuration(s string) (time.Duration, error) {
+	if len(s) > 40 {
+		return 0, errDuration
+	}
+	text, sign := s, time.Duration(1)
+	if strings.HasPrefix(s, "-") {
+		text, sign = s[1:], -1
+	}
+	if strings.HasPrefix(text, "-") || strings.HasPrefix(text, "+") || text == "" {
+		return 0, errDuration
+	}
+	var sum time.Duration
+	if days, rest, ok := strings.Cut(text, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, errDuration
+		}
+		sum, text = time.Duration(n)*day, rest
+	}
+	if text != "" {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 || sum+d < 0 || text[0] == '-' || text[0] == '+' {
+			return 0, errDuration
+		}
+		sum += d
+	}
+	return sign * sum, nil
+}
+
+// parseDuration reads a duration within bounds, whole microseconds.
+func parseDuration(s string, lo, hi time.Duration) (time.Duration, error) {
+	d, err := readDuration(s)
+	if err != nil {
+		return 0, err
+	}
+	if d < lo || d > hi {
+		return 0, fmt.Errorf("must be %s to %s, not %s", formatDuration(lo), formatDuration(hi), s)
+	}
+	return d, nil
+}
+
+// parseJump reads how far a clock jumps.
+func parseJump(s string) (time.Duration, error) {
+	const most = 100 * 365 * day
+	d, err := parseDuration(strings.TrimPrefix(s, "+"), -most, most)
+	if err == nil && d == 0 {
+		err = errors.New("must not be 0")
+	}
+	return d, err
+}
+
+// parseSpan reads 1s..30s, or 5s for 5s..5s.
+func parseSpan(s string, lo, hi time.Duration) (Span, error) {
+	first, last, ok := strings.Cut(s, "..")
+	if !ok {
+		last = first
+	}
+	shortest, err := parseDuration(first, lo, hi)
+	if err != nil {
+		return Span{}, err
+	}
+	longest, err := parseDuration(last, lo, hi)
+	if err != nil {
+		return Span{}, err
+	}
+	if longest < shortest {
+		return Span{}, fmt.Errorf("must end after it begins, not %s", s)
+	}
+	return Span{shortest, longest}, nil
+}
+
+func (s Span) String() string {
+	return formatDuration(s.Shortest) + ".." + formatDuration(s.Longest)
+}
+
+func parseCount(s string, lo, hi int) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || strings.HasPrefix(s, "+") {
+		return 0, fmt.Errorf("must be a whole number from %d to %d, not %q", lo, hi, s)
+	}
+	if n < lo || n > hi {
+		return 0, fmt.Errorf("must be %d to %d, not %d", lo, hi, n)
+	}
+	return n, nil
+}
+
+// maxLabel bounds labels and names in a scenario.
+const maxLabel = 64
+
+// checkLabel takes names as hubs, edges, sites, pools and steps have them.
+func checkLabel(s string) error {
+	if s == "" || len(s) > maxLabel {
+		return fmt.Errorf("must be 1 to %d characters long", maxLabel)
+	}
+	for _, r := range s {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !letter && !strings.ContainsRune("-_.", r) {
+			return fmt.Errorf("may have letters, digits, '-', '_' and '.', not %q", r)
+		}
+	}
+	return nil
+}

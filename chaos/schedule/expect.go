@@ -1,0 +1,63 @@
+package schedule
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// Subject is what an expectation is about. The set is closed.
+type Subject string
+
+const (
+	ExpectJob       Subject = "job"       // Count allocations of Job have the client status State
+	ExpectAlloc     Subject = "alloc"     // the allocation Name (JOB.GROUP[INDEX]) is as State says
+	ExpectNode      Subject = "node"      // node Name has the status State
+	ExpectEdge      Subject = "edge"      // edge Name itself says that Count tasks run (of Job, where given)
+	ExpectReplaced  Subject = "replaced"  // Count replacements were made (for Job, where given)
+	ExpectRestarted Subject = "restarted" // Count times a task that had run was started again (of Job, where given)
+	ExpectRefused   Subject = "refused"   // a session or message was refused with the code State
+	ExpectQuiet     Subject = "quiet"     // all is settled within Within after the last fault
+	ExpectVoid      Subject = "void"      // never: every fault has really hit
+)
+
+// States of an allocation that an expectation can name, beside the client statuses.
+const (
+	AllocKept     = "kept"     // the allocation that first had the name still runs under it
+	AllocReplaced = "replaced" // another one runs under the name
+	AllocStopped  = "stopped"  // none runs under the name
+)
+
+// When says when an expectation has to hold.
+type When string
+
+const (
+	AtEnd  When = ""      // after the settling
+	At     When = "at"    // at Time
+	By     When = "by"    // at some time up to Time
+	Always When = "from"  // from Time until Until
+	Never  When = "never" // at no time
+)
+
+// Compare says how Count is meant.
+type Compare string
+
+const (
+	Exactly Compare = ""
+	AtLeast Compare = "at least"
+	AtMost  Compare = "at most"
+)
+
+// Expectation is one line `expect …`.
+type Expectation struct {
+	Subject Subject
+	Name    string      // of an allocation, node or edge
+	Job     fleet.JobID // of a job
+	State   string
+	Compare Compare
+	Count   int
+	Within  time.Duration // of quiet
+	When    When
+	Time    time.Duration
+	Until   time.Duration // of Always
+}

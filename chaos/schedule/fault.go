@@ -1,0 +1,72 @@
+package schedule
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// Fault is one thing that breaks: at At from the start of the run, for as long as
+// For says (0: its kind has no duration, or its target is back at once).
+//
+// Targets are names as they were written: edges, hubs, sites (all edges of it), or
+// TargetLeader and TargetEdges. Topology.EdgesOf and HubsOf resolve them.
+type Fault struct {
+	Kind    Kind
+	At      time.Duration
+	For     time.Duration
+	Targets []string
+	Params  Params
+}
+
+// Names that stand for other targets.
+const (
+	TargetLeader = "leader" // the hub that leads when the fault begins
+	TargetEdges  = "edges"  // all edges
+)
+
+// End is when the fault is over.
+func (f Fault) End() time.Duration { return f.At + f.For }
+
+// Params are what kinds of fault take; Info.Params says which of them a kind takes,
+// and the others are zero.
+type Params struct {
+	Way     Way           // cut
+	Refused bool          // cut: packets are answered by a refusal, instead of vanishing
+	Profile Profile       // profile
+	Phases  Span          // flapping: how long the link stays gone, and stays
+	Off, On time.Duration // offline-on: how long it is gone, and there
+	Jump    time.Duration // clock-jump: by how much, forward or back
+	Age     time.Duration // restore: how old the copy is when it is put back
+	Bits    int           // bit-flip: how many
+	Sync    time.Duration // slow-disk: how long each sync takes
+	Life    time.Duration // crash-loop: how long a task lives after each start
+	Job     fleet.JobID   // crash-loop: of this job alone; "": of all
+	// Step is the label of a step of the target's disk protocol: a kill or a power
+	// cut waits from At until the target comes to it. "": at once.
+	Step string
+}
+
+// Way is the direction of a link that is cut.
+type Way string
+
+const (
+	WayBoth Way = "both"
+	WayOut  Way = "out" // what the target sends vanishes
+	WayIn   Way = "in"  // what is sent to it vanishes
+)
+
+// Profile names how a link behaves that is not cut.
+type Profile string
+
+const (
+	Satellite  Profile = "satellite"  // 600 ms ± 50 ms, 2 % lost, 25 Mbit/s
+	Cellular3G Profile = "cellular3g" // 150 ms ± 75 ms, 1 % lost, 1 Mbit/s
+	Lossy      Profile = "lossy"      // 10 % lost, 10 % out of order, 5 % twice
+)
+
+// Profiles returns all profiles.
+func Profiles() []Profile { return []Profile{Satellite, Cellular3G, Lossy} }
+
+// Span is a range of durations.
+type Span struct{ Shortest, Longest time.Duration }

@@ -1,0 +1,154 @@
+package schedule
+
+import "time"
+
+// Bounds that many kinds share.
+const (
+	day = 24 * time.Hour
+	// longest is how long anything may last, and how long a run may be.
+	longest = 400 * day
+	// recovery is how long a member is left alone after what stopped its process: an
+	// agent reads its journal, a hub catches up.
+	recovery = 20 * time.Second
+	// calm is how long the hubs are left alone after what all of them suffered.
+	calm = 2 * time.Minute
+)
+
+// table is what is known of every kind. One that is added here is drawn, parsed,
+// printed and checked; nothing else lists kinds.
+var table = []Info{
+	{
+		Kind: LinkCut, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest,
+		Params: []Param{wayParam, refusedParam}, Clock: Both, Takes: []Claim{ClaimLink}, Weight: 10,
+		Doc: "the link is gone; silent, or refused; both ways, or only what it sends (out) or gets (in)",
+	},
+	{
+		Kind: Flapping, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest,
+		Params: []Param{phasesParam}, Clock: Both, Takes: []Claim{ClaimLink}, Weight: 4,
+		Doc: "the link is gone and there by turns, each for a time drawn from a range",
+	},
+	{
+		Kind: OfflineOn, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest,
+		Params: []Param{offParam, onParam}, Clock: Both, Takes: []Claim{ClaimLink}, Weight: 3,
+		Doc: "the link is gone and there by turns, each for a fixed time",
+	},
+	{
+		Kind: NATRebind, At: AtEdge, Lasting: Instant, Clock: Both, Weight: 3,
+		Doc: "its NAT forgets it: packets come from another port, and to the old one none pass",
+	},
+	{
+		Kind: AddressChange, At: AtEdge, Lasting: Instant, Clock: Both, Weight: 3,
+		Doc: "it has another address, and the old one is dead",
+	},
+	{
+		Kind: LinkProfile, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest,
+		Params: []Param{profileParam}, Clock: Both, Takes: []Claim{ClaimShape}, Weight: 5,
+		Doc: "the link is slow and lossy like a satellite's or a 3G cell's, or loses, reorders and duplicates",
+	},
+	{
+		Kind: HubKill, At: AtHub, Lasting: MayLast, Longest: day, Params: []Param{stepParam}, Clock: Both,
+		Takes: []Claim{ClaimHub}, After: recovery, Weight: 4,
+		Doc: "SIGKILL; started again when the time is over",
+	},
+	{
+		Kind: LeaderKill, At: AtLeader, Lasting: MayLast, Longest: day, Params: []Param{stepParam}, Clock: Both,
+		Takes: []Claim{ClaimHub}, After: recovery, Weight: 5,
+		Doc: "SIGKILL of the hub that leads; started again when the time is over",
+	},
+	{
+		Kind: HubPause, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: time.Hour, Clock: Both,
+		Takes: []Claim{ClaimHub}, After: recovery, Weight: 3,
+		Doc: "stands still (SIGSTOP) and goes on as if nothing had been",
+	},
+	{
+		Kind: HubDiskFull, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
+		Takes: []Claim{ClaimHub, ClaimDisk}, After: recovery, Weight: 2,
+		Doc: "nothing can be written; a hub that gives up is started again when the time is over",
+	},
+	{
+		Kind: MinorityCut, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
+		Takes: []Claim{ClaimHub}, After: recovery, Weight: 4,
+		Doc: "fewer than half of the hubs are cut off from everyone",
+	},
+	{
+		Kind: MajorityCut, At: AtHubs, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
+		Takes: []Claim{ClaimHubs}, Apart: []Kind{Clone}, After: calm, Weight: 3,
+		Doc: "no hub reaches a majority: nothing can be decided until it is over",
+	},
+	{
+		Kind: Restore, At: AtHubs, Lasting: Instant, Params: []Param{ageParam}, Clock: Both,
+		Takes: []Claim{ClaimHubs}, Apart: []Kind{Clone, MassRejoin, TornPage, BitFlip, Restore}, After: calm, Weight: 3,
+		Doc: "all hubs are stopped, put back to an older copy of their data, and started",
+	},
+	{
+		Kind: EdgeKill, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{stepParam}, Clock: Both,
+		Takes: []Claim{ClaimAgent}, After: recovery, Weight: 5,
+		Doc: "SIGKILL of the agent; its tasks live on; started again when the time is over",
+	},
+	{
+		Kind: EdgeReboot, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Both,
+		Takes: []Claim{ClaimAgent}, After: recovery, Weight: 4,
+		Doc: "the machine goes down in good order, with its tasks, and boots when the time is over",
+	},
+	{
+		Kind: PowerCut, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{stepParam}, Clock: Both,
+		Takes: []Claim{ClaimAgent}, After: recovery, Weight: 5,
+		Doc: "the machine is off at once, what was not synced is gone; it boots when the time is over",
+	},
+	{
+		Kind: TornPage, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Both,
+		Takes: []Claim{ClaimAgent}, Begins: []Claim{ClaimDisk}, After: recovery, Weight: 3,
+		Doc: "a power cut in the middle of a write: a page of the journal is half old, half new",
+	},
+	{
+		Kind: BitFlip, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{bitsParam}, Clock: Both,
+		Takes: []Claim{ClaimAgent}, Begins: []Claim{ClaimDisk}, After: recovery, Weight: 3,
+		Doc: "bits of the journal flip while the agent is down",
+	},
+	{
+		Kind: DiskFull, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest, Clock: Both,
+		Takes: []Claim{ClaimDisk}, After: recovery, Weight: 3,
+		Doc: "nothing can be written",
+	},
+	{
+		Kind: SlowDisk, At: AtMember, Lasting: Lasts, Shortest: time.Second, Longest: longest,
+		Params: []Param{syncParam}, Clock: Both, Takes: []Claim{ClaimDisk}, Weight: 3,
+		Doc: "each sync takes long",
+	},
+	{
+		Kind: ClockJump, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{jumpParam}, Clock: Both,
+		Takes: []Claim{ClaimClock}, Weight: 3,
+		Doc: "the wall clock jumps, forward or back, and is right again when the time is over (without one: at the end)",
+	},
+	{
+		Kind: Clock1970, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Both,
+		Takes: []Claim{ClaimClock}, Begins: []Claim{ClaimAgent}, After: recovery, Weight: 3,
+		Doc: "the machine reboots into 1970, and knows the time again when the time is over (without one: at the end)",
+	},
+	{
+		Kind: Clone, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Both,
+		Takes: []Claim{ClaimLink, ClaimShape, ClaimAgent, ClaimDisk, ClaimClock, ClaimIdentity},
+		Apart: []Kind{MajorityCut, Restore, MassRejoin}, After: recovery, Weight: 3,
+		Doc: "a second machine starts with a copy of its data directory, and lives for that time",
+	},
+	{
+		Kind: CertExpired, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Both,
+		Takes: []Claim{ClaimLink}, Weight: 3,
+		Doc: "it is cut off, and its certificate has expired before the link is back",
+	},
+	{
+		Kind: MassRejoin, At: AtEdges, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Both,
+		Takes: []Claim{ClaimLink, ClaimHubs}, Apart: []Kind{Clone, Restore}, After: calm, Weight: 3,
+		Doc: "all edges are cut off and come back at once; the leader is killed while they do",
+	},
+	{
+		Kind: CrashLoop, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest,
+		Params: []Param{lifeParam, jobParam}, Clock: Both, Takes: []Claim{ClaimDriver}, Weight: 3,
+		Doc: "tasks end with an error soon after each start",
+	},
+	{
+		Kind: DriverDead, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest, Clock: Both,
+		Takes: []Claim{ClaimDriver}, Weight: 3,
+		Doc: "the driver answers nothing but errors; what runs goes on",
+	},
+}

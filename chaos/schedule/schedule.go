@@ -1,0 +1,128 @@
+package schedule
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// Schedule is what a run shall do. Times count from its start, which is when all
+// hubs and edges are up and ready.
+type Schedule struct {
+	Comment  string // the text's first lines, without their #; says why it is there
+	Seed     uint64 // of what an executor draws by itself: latencies, phases, ids
+	Length   time.Duration
+	Settle   time.Duration // after it, without faults, until all has to be quiet
+	Topology Topology
+	Jobs     []Job
+	// Operations is how many registrations and reads a minute are made beside the
+	// Steps, on small jobs of their own, for the linearizability checker.
+	Operations int
+	Steps      []Step
+	Faults     []Fault
+	Expect     []Expectation
+}
+
+// Topology is what the fleet consists of.
+type Topology struct {
+	Hubs  []string // hub-1, hub-2, …
+	Edges []Edge
+	Pools []Pool // those that are not as by default
+}
+
+// Edge is an edge and its place.
+type Edge struct {
+	Name       string // edge-1, edge-2, …
+	Datacenter string // "": dc1
+	Pool       string // "": default
+	Site       string // "": none. Edges of a site are one target; meta.site of the node
+	Link       Profile
+	CPU        int // MHz; 0: DefaultEdgeCPU
+	MemoryMB   int // 0: DefaultEdgeMemoryMB
+}
+
+// What an edge has where nothing is said.
+const (
+	DefaultEdgeCPU      = 4000
+	DefaultEdgeMemoryMB = 4096
+	DefaultDatacenter   = "dc1"
+)
+
+// Pool is a node pool.
+type Pool struct {
+	Name       string
+	Disconnect string        // fleet.DisconnectKeep or DisconnectNomad; "": keep
+	TTL        time.Duration // 0: by the size of the fleet
+}
+
+// Job is a job of the workload, registered at Start. Where HCL is given it is the
+// job; else the other fields are, for one group "main" with one task "main" of the
+// driver sim.
+type Job struct {
+	ID    fleet.JobID
+	Start time.Duration
+	HCL   string
+
+	Type        string // service or batch
+	Count       int
+	Datacenters []string // nil: all
+	Pool        string   // "": default
+	Site        string   // "": any; a constraint on meta.site
+	Distinct    bool     // distinct_hosts
+	CPU         int      // 0: DefaultTaskCPU
+	MemoryMB    int      // 0: DefaultTaskMemoryMB
+	KillTimeout time.Duration
+	Disconnect  *fleet.Disconnect
+	Restart     *fleet.RestartPolicy
+	Reschedule  *fleet.ReschedulePolicy
+	Task        Script
+}
+
+// What a task asks for where nothing is said.
+const (
+	DefaultTaskCPU      = 50
+	DefaultTaskMemoryMB = 32
+)
+
+// Script is how the simulated task behaves (package drivers/sim).
+type Script struct {
+	RunFor        time.Duration // 0: until it is stopped
+	ExitCode      int
+	StartDelay    time.Duration
+	StartError    string
+	KillAfter     time.Duration // from a signal to its end
+	IgnoreSignals bool
+}
+
+// Verb is what is done to a job.
+type Verb string
+
+const (
+	Run    Verb = "run"    // registered as it was first, with what Scale, Update and Touch made of it
+	Scale  Verb = "scale"  // another count
+	Update Verb = "update" // a new version, which replaces its tasks
+	Touch  Verb = "touch"  // a new version, which its tasks survive
+	Stop   Verb = "stop"
+	Purge  Verb = "purge"
+)
+
+// Step is one thing that a user does.
+type Step struct {
+	At    time.Duration
+	Verb  Verb
+	Job   fleet.JobID
+	Count int // Scale
+}
+
+// Shape bounds what Draw draws. Zero fields have defaults.
+type Shape struct {
+	Hubs          int           // 3
+	Edges         int           // 10
+	Length        time.Duration // 1 h
+	Settle        time.Duration // 5 min
+	FaultsPerHour int           // 24
+	Jobs          int           // 6
+	Operations    int           // 6 a minute
+	Kinds         []Kind        // nil: all that work in Clock
+	Clock         Clock         // 0: Virtual
+}
