@@ -1,0 +1,181 @@
+package swarm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"skerry/edge"
+	"skerry/edge/local"
+	"skerry/fleet"
+)
+
+// Edge is one virtual edge.
+type Edge struct {
+	// Set once.
+	name string
+	edge *edge.Edge
+	gate gate
+
+	mu      sync.Mutex
+	runners map[fleet.AllocID]*runner // that have not returned
+	starts  map[fleet.AllocID]int     // of tasks, ever
+}
+
+func openEdge(cfg Config, i int) (*Edge, error) {
+	e := &Edge{
+		name: fmt.Sprintf("%s%05d", cfg.Prefix, i+1), runners: map[fleet.AllocID]*runner{}, starts: map[fleet.AllocID]int{},
+	}
+	var err error
+	e.edge, err = edge.Open(edge.Config{
+		DataDir: folder(cfg.Dir, e.name), Hubs: hubsFor(cfg.Hubs, i), TokenFile: cfg.TokenFile,
+		Name: e.name, Datacenter: cfg.Datacenter, NodePool: cfg.NodePool, Version: "swarm",
+		BackoffCap: cfg.BackoffCap, Log: cfg.Log.With("edge", e.name),
+		Runners:     e.newRunners,
+		Describe:    func(configured fleet.Node) (edge.Describer, error) { return describe(configured, cfg.Resources), nil },
+		ListenLocal: func(path string) (net.Listener, error) { return newDeaf(path), nil },
+		ListenPacket: func(ctx context.Context) (net.PacketConn, error) {
+			conn, err := cfg.ListenPacket(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return gated{conn, &e.gate}, nil
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", e.name, err)
+	}
+	return e, nil
+}
+
+// Name is the node's name.
+func (e *Edge) Name() string { return e.name }
+
+// NodeID is the node's id.
+func (e *Edge) NodeID() fleet.NodeID { return e.edge.NodeID() }
+
+// Agent is what the local API would serve.
+func (e *Edge) Agent() local.Agent { return e.edge.Agent() }
+
+// Cut makes every packet from and to the edge vanish; Heal lets them pass again.
+func (e *Edge) Cut() { e.gate.shut.Store(true) }
+
+// Heal ends a Cut.
+func (e *Edge) Heal() { e.gate.shut.Store(false) }
+
+// Standing is where an edge stands.
+type Standing struct {
+	Connected          bool
+	Node               fleet.NodeStatus // as a hub said last
+	Last, Acknowledged fleet.Seq        // of its journal
+	Running            int              // allocations all of whose tasks run
+}
+
+// stateConnected is what a link is called that has a committed session.
+const stateConnected = "connected"
+
+// Standing reads memory alone.
+func (e *Edge) Standing() Standing {
+	link, journal := e.edge.Standing()
+	s := Standing{
+		Connected: link.State == stateConnected, Node: fleet.NodeStatus(link.Status),
+		Last: journal.Last, Acknowledged: journal.Acknowledged,
+	}
+	for _, r := range e.present() {
+		if r.running() == len(r.tasks) {
+			s.Running++
+		}
+	}
+	return s
+}
+
+// Happen makes tasks of the edge crash and start again, and checks give results, so
+// that so many rows are journaled, spread evenly over the allocations that run. It
+// returns when they are durable.
+func (e *Edge) Happen(ctx context.Context, rows int) error {
+	runners := e.present()
+	if len(runners) == 0 {
+		return fmt.Errorf("let %d rows happen on %s: nothing runs there", rows, e.name)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for i, r := range runners {
+		share := rows / len(runners)
+		if i < rows%len(runners) {
+			share++
+		}
+		g.Go(func() error { return r.ask(ctx, func(ctx context.Context) error { return r.happen(ctx, share) }) })
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("let %d rows happen on %s: %w", rows, e.name, err)
+	}
+	return nil
+}
+
+// Running counts what runs of each task: 1.
+func (e *Edge) Running() map[fleet.AllocID]map[string]int {
+	running := map[fleet.AllocID]map[string]int{}
+	for _, r := range e.present() {
+		for _, task := range r.tasks {
+			if r.runs(task) {
+				if running[r.id] == nil {
+					running[r.id] = map[string]int{}
+				}
+				running[r.id][task]++
+			}
+		}
+	}
+	return running
+}
+
+// Starts counts how often tasks of each allocation were started.
+func (e *Edge) Starts() map[fleet.AllocID]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	starts := make(map[fleet.AllocID]int, len(e.starts))
+	for id, n := range e.starts {
+		starts[id] = n
+	}
+	return starts
+}
+
+// present are the allocations that have not ended, by id.
+func (e *Edge) present() []*runner {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]*runner, 0, len(e.runners))
+	for _, r := range e.runners {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(x, y *runner) int { return cmp.Compare(x.id, y.id) })
+	return all
+}
+
+func (e *Edge) enter(r *runner) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.runners[r.id] = r
+}
+
+func (e *Edge) leave(r *runner) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.runners, r.id)
+}
+
+func (e *Edge) started(id fleet.AllocID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.starts[id]++
+}
+
+// newRunners makes simulated runners.
+func (e *Edge) newRunners(m edge.Machine) (edge.NewRunner, error) {
+	return func(a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, error) {
+		return newRunner(e, m, a, last, rec), nil
+	}, nil
+}
