@@ -35,14 +35,8 @@ func NewReader(r io.Reader) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read history: %w", err)
 	}
-	var version struct {
-		Format *int `json:"format"`
-	}
-	if err := json.Unmarshal(text, &version); err != nil || version.Format == nil {
-		return nil, errors.New("read history: the first line is no header of a history")
-	}
-	if *version.Format != Format {
-		return nil, fmt.Errorf("read history: its format is version %d, this program reads version %d", *version.Format, Format)
+	if err := sameFormat(text); err != nil {
+		return nil, fmt.Errorf("read the history's header: %w", err)
 	}
 	if err := strictly(text, &hr.header); err != nil {
 		return nil, fmt.Errorf("read the history's header: %w", err)
@@ -113,6 +107,9 @@ func (r *Reader) next() ([]byte, error) {
 	}
 	return nil, io.EOF
 }
+
+// Kinds is how many kinds of records a Reader knows.
+func Kinds() int { return len(decoders) }
 
 // decoders read the events of each kind.
 var decoders = map[Kind]func(json.RawMessage) (Event, error){

@@ -1,0 +1,191 @@
+package history
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// MaxCampaign bounds a campaign's file, in bytes.
+const MaxCampaign = 64 << 20
+
+// Campaign is many runs, one after another or side by side.
+type Campaign struct {
+	Format   int               `json:"format"`
+	Name     string            `json:"name"`
+	Start    time.Time         `json:"start"`
+	Repeat   string            `json:"repeat"` // the command that repeats it
+	Versions map[string]string `json:"versions"`
+	Cores    int               `json:"cores"` // that it used
+	Wall     time.Duration     `json:"wall"`  // from its start to its end
+	// Expected are the kinds of faults that it shall hit, of all the program knows.
+	Expected []string `json:"expected"`
+	Runs     []Run    `json:"runs"`
+}
+
+// Totals are a campaign's sums.
+type Totals struct {
+	Histories  int
+	Outcomes   map[Outcome]int
+	Virtual    time.Duration // by the runs' own clocks, where these are virtual
+	Real       time.Duration // by the runs' own clocks, where these are real
+	Work       time.Duration // wall time of all runs, which may have gone side by side
+	Records    uint64
+	Operations uint64
+	Refused    uint64
+	Faults     []FaultTotal // by kind, in order; also what was expected and never came
+	Times      uint64       // of all faults
+	Violations []Count      // by statement, in order
+	Sometimes  []SometimesTotal
+}
+
+// FaultTotal is a FaultCount over all runs.
+type FaultTotal struct {
+	FaultCount
+	Runs int // with a hit
+}
+
+// SometimesTotal is a Sometimes over all runs.
+type SometimesTotal struct {
+	Name  string
+	Count uint64
+	Runs  int // that reached it at least once
+}
+
+// Totals sums up the campaign's runs.
+func (c Campaign) Totals() Totals {
+	t := Totals{Histories: len(c.Runs), Outcomes: map[Outcome]int{}}
+	faults, violations, sometimes := map[string]FaultTotal{}, map[string]uint64{}, map[string]SometimesTotal{}
+	for _, kind := range c.Expected {
+		faults[kind] = FaultTotal{FaultCount: FaultCount{Fault: kind}}
+	}
+	for _, r := range c.Runs {
+		t.Outcomes[r.Outcome]++
+		if r.Clock == Virtual {
+			t.Virtual += r.Lasted
+		} else {
+			t.Real += r.Lasted
+		}
+		t.Work, t.Records = t.Work+r.Wall, t.Records+r.Records
+		t.Operations, t.Refused = t.Operations+r.Operations, t.Refused+r.Refused
+		for _, f := range r.Faults {
+			t.Times += f.Times
+			faults[f.Fault] = faults[f.Fault].plus(f)
+		}
+		for _, v := range r.Violations {
+			violations[v.Name] += v.Count
+		}
+		for _, s := range r.Sometimes {
+			sometimes[s.Name] = sometimes[s.Name].plus(s)
+		}
+	}
+	byFault := func(a, b FaultTotal) int { return cmp.Compare(a.Fault, b.Fault) }
+	t.Faults = slices.SortedFunc(maps.Values(faults), byFault)
+	bySometimes := func(a, b SometimesTotal) int { return cmp.Compare(a.Name, b.Name) }
+	t.Sometimes = slices.SortedFunc(maps.Values(sometimes), bySometimes)
+	for _, name := range slices.Sorted(maps.Keys(violations)) {
+		t.Violations = append(t.Violations, Count{name, violations[name]})
+	}
+	return t
+}
+
+func (t FaultTotal) plus(f FaultCount) FaultTotal {
+	t.Fault = f.Fault
+	t.Times, t.Hits, t.Missed = t.Times+f.Times, t.Hits+f.Hits, t.Missed+f.Missed
+	if f.Hits > 0 {
+		t.Runs++
+	}
+	return t
+}
+
+func (t SometimesTotal) plus(s Sometimes) SometimesTotal {
+	t.Name = s.Name
+	t.Count += s.Count
+	if s.Count > 0 {
+		t.Runs++
+	}
+	return t
+}
+
+// Shortcomings are the reasons why the campaign as a whole is no pass; none: it
+// is one. Void runs are shown, but leave the others' word standing, as long as
+// there are others.
+func (c Campaign) Shortcomings() []string {
+	t := c.Totals()
+	var why []string
+	if t.Outcomes[Pass] == 0 {
+		why = append(why, "no run passed")
+	}
+	for _, o := range []Outcome{Violated, Broken} {
+		if n := t.Outcomes[o]; n > 0 {
+			why = append(why, fmt.Sprintf("%s: %s", o, plural(n, "run")))
+		}
+	}
+	for _, f := range t.Faults {
+		if f.Hits == 0 {
+			why = append(why, fmt.Sprintf("fault %s never hit", f.Fault))
+		}
+	}
+	for _, s := range t.Sometimes {
+		if s.Count == 0 {
+			why = append(why, fmt.Sprintf("never reached: %s", s.Name))
+		}
+	}
+	return why
+}
+
+// Write writes the campaign as indented JSON.
+func (c Campaign) Write(w io.Writer) error {
+	c.Format = Format
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(c); err != nil {
+		return fmt.Errorf("write campaign %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// ReadCampaign reads what Write wrote.
+func ReadCampaign(r io.Reader) (Campaign, error) {
+	text, err := io.ReadAll(io.LimitReader(r, MaxCampaign+1))
+	if err != nil {
+		return Campaign{}, fmt.Errorf("read campaign: %w", err)
+	}
+	if len(text) > MaxCampaign {
+		return Campaign{}, fmt.Errorf("read campaign: it is longer than %d bytes", MaxCampaign)
+	}
+	if err := sameFormat(text); err != nil {
+		return Campaign{}, fmt.Errorf("read campaign: %w", err)
+	}
+	var c Campaign
+	if err := strictly(text, &c); err != nil {
+		return Campaign{}, fmt.Errorf("read campaign: %w", err)
+	}
+	return c, nil
+}
+
+// sameFormat checks the version that a value names, before its shape is relied on.
+func sameFormat(text []byte) error {
+	var version struct {
+		Format *int `json:"format"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil || version.Format == nil {
+		return errors.New("it names no version of its format")
+	}
+	if *version.Format != Format {
+		return fmt.Errorf("its format is version %d, this program reads version %d", *version.Format, Format)
+	}
+	return nil
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

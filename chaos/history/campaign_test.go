@@ -1,0 +1,150 @@
+package history_test
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/history"
+)
+
+func mustSummarize(tb testing.TB, records []history.Record) history.Run {
+	tb.Helper()
+	run, err := history.Summarize(mustOpen(tb, mustWrite(tb, header, records)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return run
+}
+
+func TestSummarize(t *testing.T) {
+	got := mustSummarize(t, everything())
+	want := history.Run{
+		Name: "one cut", Seed: 7, Clock: history.Virtual, Repeat: header.Repeat, Hubs: 1, Edges: 1,
+		Outcome: history.Violated, Reasons: []string{"invariant 1"},
+		Lasted: 92 * time.Second, Wall: time.Second,
+		Records: uint64(len(everything())), Operations: 1, Refused: 1,
+		Faults:     []history.FaultCount{{Fault: "cut", Times: 1, Hits: 41}},
+		Violations: []history.Count{{Name: check.Invariant(1).Statement(), Count: 1}},
+		Sometimes:  []history.Sometimes{{Name: "session refused", Count: 1, Least: 1}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestARunThatNeverEndedIsBroken(t *testing.T) {
+	got := mustSummarize(t, everything()[:10])
+	if got.Outcome != history.Broken || !strings.Contains(strings.Join(got.Reasons, " "), "cut short") {
+		t.Errorf("got %s, %q", got.Outcome, got.Reasons)
+	}
+}
+
+func TestAFaultWithoutHitsIsCounted(t *testing.T) {
+	got := mustSummarize(t, []history.Record{
+		{At: 1, Event: history.Fault{ID: 1, Fault: "cut"}},
+		{At: 2, Event: history.Fault{ID: 2, Fault: "cut"}},
+		{At: 3, Event: history.FaultEnd{ID: 2}},
+		{At: 4, Event: history.FaultEnd{ID: 1, Hits: 3}},
+		{At: 4, Event: history.FaultEnd{ID: 77, Hits: 3}}, // never began
+	})
+	want := []history.FaultCount{{Fault: "cut", Times: 2, Hits: 3, Missed: 1}}
+	if !slices.Equal(got.Faults, want) {
+		t.Errorf("got %+v, want %+v", got.Faults, want)
+	}
+}
+
+func campaign(runs ...history.Run) history.Campaign {
+	return history.Campaign{Format: history.Format, Name: "sim", Cores: 2, Wall: time.Minute, Runs: runs}
+}
+
+func TestTotals(t *testing.T) {
+	hour := history.Run{
+		Clock: history.Virtual, Outcome: history.Pass, Lasted: time.Hour, Wall: 2 * time.Second, Records: 10, Operations: 3, Refused: 1,
+		Faults:    []history.FaultCount{{Fault: "cut", Times: 2, Hits: 9}, {Fault: "clone", Times: 1, Missed: 1}},
+		Sometimes: []history.Sometimes{{Name: "replaced", Count: 2}, {Name: "orphan"}},
+	}
+	void := hour
+	void.Outcome, void.Clock, void.Sometimes = history.Void, history.Real, nil
+	c := campaign(hour, void)
+	c.Expected = []string{"cut", "clone", "restore"}
+	got := c.Totals()
+	want := history.Totals{
+		Histories: 2, Outcomes: map[history.Outcome]int{history.Pass: 1, history.Void: 1},
+		Virtual: time.Hour, Real: time.Hour, Work: 4 * time.Second, Records: 20, Operations: 6, Refused: 2, Times: 6,
+		Faults: []history.FaultTotal{
+			{FaultCount: history.FaultCount{Fault: "clone", Times: 2, Missed: 2}},
+			{FaultCount: history.FaultCount{Fault: "cut", Times: 4, Hits: 18}, Runs: 2},
+			{FaultCount: history.FaultCount{Fault: "restore"}},
+		},
+		Sometimes: []history.SometimesTotal{{Name: "orphan"}, {Name: "replaced", Count: 2, Runs: 1}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	short := []string{"fault clone never hit", "fault restore never hit", "never reached: orphan"}
+	if got := c.Shortcomings(); !slices.Equal(got, short) {
+		t.Errorf("got %q, want %q", got, short)
+	}
+}
+
+func TestACampaignThatIsNoPass(t *testing.T) {
+	pass, bad, void := history.Run{Outcome: history.Pass}, history.Run{Outcome: history.Violated}, history.Run{Outcome: history.Void}
+	for name, c := range map[string]struct {
+		runs []history.Run
+		want []string
+	}{
+		"nothing ran":     {nil, []string{"no run passed"}},
+		"all passed":      {[]history.Run{pass}, nil},
+		"one was void":    {[]history.Run{pass, void}, nil},
+		"all were void":   {[]history.Run{void}, []string{"no run passed"}},
+		"one was bad":     {[]history.Run{pass, bad}, []string{"violation: 1 run"}},
+		"one never ended": {[]history.Run{pass, {Outcome: history.Broken}, {Outcome: history.Broken}}, []string{"broken: 2 runs"}},
+	} {
+		if got := campaign(c.runs...).Shortcomings(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestCampaignFile(t *testing.T) {
+	c := campaign(mustSummarize(t, everything()))
+	c.Versions, c.Expected = map[string]string{"go": "go1.26"}, []string{"cut"}
+	var b bytes.Buffer
+	if err := c.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	got, err := history.ReadCampaign(bytes.NewReader(b.Bytes()))
+	if err != nil || !reflect.DeepEqual(got, c) {
+		t.Errorf("got %v, %+v, want %+v", err, got, c)
+	}
+	for name, text := range map[string]string{
+		"another version": strings.Replace(b.String(), `"format": 1`, `"format": 9`, 1),
+		"unknown field":   strings.Replace(b.String(), `"cores"`, `"corse"`, 1),
+		"no campaign":     "[]",
+	} {
+		if _, err := history.ReadCampaign(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: it was read", name)
+		}
+	}
+}
+
+func FuzzReadCampaign(f *testing.F) {
+	var b bytes.Buffer
+	if err := campaign(mustSummarize(f, everything())).Write(&b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := history.ReadCampaign(bytes.NewReader(text))
+		if err != nil {
+			return
+		}
+		c.Totals()
+		c.Shortcomings()
+	})
+}
