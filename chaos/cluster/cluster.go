@@ -10,8 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"skerry/chaos/faultnet"
@@ -119,18 +122,20 @@ func (c *Cluster) NewEdge(name string) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	hubs := ""
-	for _, h := range c.Hubs {
-		if hubs != "" {
-			hubs += ","
-		}
-		hubs += fmt.Sprintf("%s:%d", h.Place.Advertise, quicPort)
-	}
+	hubs, token := c.Joining()
 	e := &Edge{member: member{Name: name, Place: place, Dir: filepath.Join(c.cfg.Dir, name), net: c.cfg.Net}, boot: 1}
 	e.binary = c.cfg.EdgeBinary
-	e.args = append([]string{"--data-dir", e.Dir, "--hub", hubs, "--token-file", c.token,
+	e.args = append([]string{"--data-dir", e.Dir, "--hub", strings.Join(hubs, ","), "--token-file", token,
 		"--name", name, "--bind", place.Bind}, c.cfg.EdgeFlags...)
 	return e, nil
+}
+
+// Joining is what an edge needs to join: addresses of hubs, and the file of a token.
+func (c *Cluster) Joining() (hubs []string, tokenFile string) {
+	for _, h := range c.Hubs {
+		hubs = append(hubs, net.JoinHostPort(h.Place.Advertise, strconv.Itoa(quicPort)))
+	}
+	return hubs, c.token
 }
 
 // Close kills everything and gives the network back.

@@ -133,15 +133,29 @@ func KillBelow(dir string) error {
 func Resident(pid int) (int64, error)     { return smaps(pid, "Rss:") }
 func Proportional(pid int) (int64, error) { return smaps(pid, "Pss:") }
 
+// Peak is the most resident memory that a process ever had, in bytes.
+func Peak(pid int) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the peak memory of process %d: %w", pid, err)
+	}
+	return kib(string(b), "VmHWM:", pid)
+}
+
 func smaps(pid int, field string) (int64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
 		return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
 	}
-	for line := range strings.Lines(string(b)) {
+	return kib(string(b), field, pid)
+}
+
+// kib finds a line "FIELD NUMBER kB", and gives bytes.
+func kib(text, field string, pid int) (int64, error) {
+	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 3 && f[0] == field {
-			kib, err := strconv.ParseInt(f[1], 10, 64)
-			return kib << 10, err
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			return n << 10, err
 		}
 	}
 	return 0, fmt.Errorf("read the memory of process %d: no %s", pid, field)
