@@ -1,7 +1,3 @@
-// Package check judges a run: pure functions from what was seen (the edges'
-// journals, every hub's state, the processes that really ran) to violations,
-// each under the number of an invariant of the architecture. The same checkers
-// judge runs in virtual and in real time. Nothing here does I/O.
 package check
 
 import (
@@ -10,42 +6,15 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"skerry/fleet"
 )
 
-// Invariant is the number of an invariant.
-type Invariant int
-
-// Statement says what an invariant promises, on one line.
-func (i Invariant) Statement() string {
-	switch i {
-	case 1:
-		return "journaled transitions reach the hub, in order and once"
-	case 2:
-		return "no update without a heartbeat in its session; ready only after history"
-	case 3:
-		return "losing the link alone stops no task"
-	case 4:
-		return "a reboot without a link brings the tasks back"
-	case 5:
-		return "once quiet: exactly count running, the same on every hub and in fact"
-	case 7:
-		return "no plan over-commits a node"
-	}
-	return fmt.Sprintf("invariant %d", int(i))
+// Checked are the invariants that Quiet judges.
+func Checked() []Invariant {
+	return []Invariant{ExactlyOnce, HeartbeatFirst, AbsenceStopsNothing, RebootBringsBack, Settled, NoOvercommit}
 }
-
-// Checked are the invariants that this package judges.
-func Checked() []Invariant { return []Invariant{1, 2, 3, 4, 5, 7} }
-
-// Violation is a broken promise, with what shows it.
-type Violation struct {
-	Invariant Invariant
-	Message   string
-}
-
-func (v Violation) String() string { return fmt.Sprintf("invariant %d: %s", v.Invariant, v.Message) }
 
 // Picture is what was seen when everything was quiet.
 type Picture struct {
@@ -60,7 +29,12 @@ type Picture struct {
 
 // Hub is one hub's state.
 type Hub struct {
-	Name         string
+	Name string
+	// Of a hub that is looked at while a run goes on.
+	Index fleet.Index `json:",omitempty"`
+	Term  uint64      `json:",omitempty"`
+	Leads bool        `json:",omitempty"`
+
 	Nodes        []fleet.Node
 	Allocs       []fleet.Alloc
 	Evals        []fleet.Evaluation
@@ -75,17 +49,56 @@ type Hub struct {
 type Edge struct {
 	Name   string
 	NodeID fleet.NodeID
-	Rows   []fleet.Transition
+	// Rows are what its journal holds; while a run goes on, those that it did not
+	// hold when it was looked at last.
+	Rows []fleet.Transition
 	// Before are rows that the journal was seen to hold before it was damaged.
 	Before []fleet.Transition
-	// Processes counts the live processes of each task.
-	Processes map[TaskKey]int
+	// Processes counts the live processes of each task; nil: nobody looked.
+	Processes map[TaskKey]int `json:",omitempty"`
+	// Link and Journal are where it stands, of an edge that is looked at while a run
+	// goes on; nil: its agent does not run, or was not asked.
+	Link    *Link    `json:",omitempty"`
+	Journal *Journal `json:",omitempty"`
+}
+
+// Link is an edge's link as the edge sees it.
+type Link struct {
+	Connected bool // a beat of the present session was answered
+	Session   uint64
+	Epoch     fleet.Epoch
+	Status    fleet.NodeStatus // as a hub said last
+	Away      time.Duration    // since the last answered beat, in machine time; 0: there was none
+	NextTry   time.Duration    // until the next attempt; 0: none is waiting
+	WentBack  string           `json:",omitempty"` // how the cluster fell behind what it had said
+	Fenced    string           `json:",omitempty"`
+}
+
+// Journal is what an edge's journal holds.
+type Journal struct {
+	First, Last, Acknowledged fleet.Seq
+	Bytes                     int64
+	Dropped                   uint64 // ever, at its bound
+	Lost                      string `json:",omitempty"` // why rows may be missing that no hub was told of yet
 }
 
 // TaskKey names a task of an allocation.
 type TaskKey struct {
 	Alloc fleet.AllocID
 	Task  string
+}
+
+// MarshalText and UnmarshalText let a TaskKey be a key in JSON.
+func (k TaskKey) MarshalText() ([]byte, error) { return []byte(string(k.Alloc) + "/" + k.Task), nil }
+
+// UnmarshalText reads what MarshalText gave.
+func (k *TaskKey) UnmarshalText(text []byte) error {
+	alloc, task, ok := strings.Cut(string(text), "/")
+	if !ok {
+		return fmt.Errorf("decode task %q: it has no slash", text)
+	}
+	*k = TaskKey{fleet.AllocID(alloc), task}
+	return nil
 }
 
 func (k TaskKey) String() string { return fleet.Short(k.Alloc) + "/" + k.Task }

@@ -1,0 +1,109 @@
+package check
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// cast is who takes part, as far as taps have to know: nodes, jobs, allocations.
+type cast struct {
+	names  map[fleet.NodeID]string
+	jobs   map[fleet.JobID]*jobFact
+	allocs map[fleet.AllocID]*allocFact
+	// changed is when a job was last changed, registered or stopped.
+	changed time.Duration
+}
+
+// jobFact is a job as it was registered last, and the rules of its versions.
+type jobFact struct {
+	job     *fleet.Job
+	changed time.Duration
+}
+
+// allocFact is an allocation as a hub had it last.
+type allocFact struct {
+	alloc fleet.Alloc // without Job, TaskStates, Metrics
+	group *fleet.TaskGroup
+	first time.Duration // when it was seen first
+	// stopped is when a hub was first seen to want it stopped; 0: none does.
+	stopped time.Duration
+	seen    time.Duration // by any hub
+}
+
+func newCast() cast {
+	return cast{
+		names: map[fleet.NodeID]string{}, jobs: map[fleet.JobID]*jobFact{}, allocs: map[fleet.AllocID]*allocFact{},
+	}
+}
+
+// name is an edge's name, as far as it is known.
+func (c *cast) name(id fleet.NodeID) string {
+	if n := c.names[id]; n != "" {
+		return n
+	}
+	return fleet.Short(id)
+}
+
+func (c *cast) job(j *fleet.Job, now time.Duration) {
+	c.jobs[j.ID] = &jobFact{job: j, changed: now}
+	c.changed = max(c.changed, now)
+}
+
+func (c *cast) plan(e *Effects, now time.Duration) {
+	for i := range e.Nodes {
+		if n := &e.Nodes[i]; c.names[n.ID] == "" && n.Name != "" {
+			c.names[n.ID] = n.Name
+		}
+	}
+	for i := range e.Allocs {
+		c.alloc(&e.Allocs[i], now)
+	}
+}
+
+func (c *cast) hub(h *Hub, now time.Duration) {
+	for i := range h.Nodes {
+		if n := &h.Nodes[i]; c.names[n.ID] == "" && n.Name != "" {
+			c.names[n.ID] = n.Name
+		}
+	}
+	for i := range h.Allocs {
+		// A hub that lags may still have an older picture.
+		if known := c.allocs[h.Allocs[i].ID]; known == nil || known.alloc.ModifyIndex <= h.Allocs[i].ModifyIndex {
+			c.alloc(&h.Allocs[i], now)
+		} else {
+			known.seen = now
+		}
+	}
+}
+
+func (c *cast) alloc(a *fleet.Alloc, now time.Duration) {
+	f := c.allocs[a.ID]
+	if f == nil {
+		f = &allocFact{first: now}
+		c.allocs[a.ID] = f
+	}
+	f.seen = now
+	f.alloc = *a
+	f.alloc.Job, f.alloc.TaskStates, f.alloc.Metrics, f.alloc.AllocStates = nil, nil, nil, a.AllocStates
+	if g := a.Group(); g != nil {
+		f.group = g
+	} else if j := c.jobs[a.JobID]; j != nil && (f.group == nil || j.job.Version == a.JobVersion) {
+		f.group = j.job.Group(a.TaskGroup)
+	}
+	if a.ServerTerminal() && f.stopped == 0 {
+		f.stopped = max(now, 1)
+	}
+}
+
+// keptAllocs is how long an allocation is remembered that no hub has any more.
+const keptAllocs = time.Hour
+
+// forget lets go of allocations that ended long ago.
+func (c *cast) forget(now time.Duration) {
+	for id, f := range c.allocs {
+		if now-f.seen > keptAllocs && f.alloc.Terminal() {
+			delete(c.allocs, id)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Invariant is one of a closed set of promises. 1 to 10 are those of the
+// architecture, by its numbers; the others are the harness's own.
+type Invariant int
+
+const (
+	ExactlyOnce          Invariant = 1
+	HeartbeatFirst       Invariant = 2
+	AbsenceStopsNothing  Invariant = 3
+	RebootBringsBack     Invariant = 4
+	Settled              Invariant = 5
+	AcknowledgedSurvives Invariant = 6
+	NoOvercommit         Invariant = 7
+	OncePerDisconnect    Invariant = 8
+	Bounded              Invariant = 9
+	TrustedTime          Invariant = 10
+	RefusedAloud         Invariant = 11
+	LegalHistory         Invariant = 12
+	Sequence             Invariant = 13
+	NeverBack            Invariant = 14
+	Instances            Invariant = 15
+	Initializing         Invariant = 16
+	Linearizable         Invariant = 17
+	EvaluationsEnd       Invariant = 18
+	FinalState           Invariant = 19
+	Fencing              Invariant = 20
+	StopDeadline         Invariant = 21
+	Jitter               Invariant = 22
+	SameEverywhere       Invariant = 23
+	NoLeak               Invariant = 24
+)
+
+var invariants = [...]struct{ slug, statement string }{
+	ExactlyOnce:          {"exactly-once", "journaled transitions reach the hub, in order and once"},
+	HeartbeatFirst:       {"heartbeat-first", "no update without a heartbeat in its session; ready only after history"},
+	AbsenceStopsNothing:  {"absence-stops-nothing", "losing the link alone stops no task"},
+	RebootBringsBack:     {"reboot-brings-back", "a reboot without a link brings the tasks back"},
+	Settled:              {"settled", "once quiet: exactly count running, the same on every hub and in fact"},
+	AcknowledgedSurvives: {"acknowledged-survives", "what was acknowledged survives any minority of hubs dying"},
+	NoOvercommit:         {"no-overcommit", "no plan over-commits a node"},
+	OncePerDisconnect:    {"once-per-disconnect", "each disconnect is replaced for once at most, and settled once"},
+	Bounded:              {"bounded", "an absent hub blocks no runner; what waits for it is bounded, and no status is dropped"},
+	TrustedTime:          {"trusted-time", "no decision goes by an edge's wall clock, and no window by a shorter time"},
+	RefusedAloud:         {"refused-aloud", "what is refused is refused with a code, never in silence"},
+	LegalHistory:         {"legal-history", "each history is a walk that the states allow; disconnect and reconnect alternate"},
+	Sequence:             {"sequence", "each sequence number is applied at most once, and no gap is glued over"},
+	NeverBack:            {"never-back", "the number that the cluster acknowledged never goes back"},
+	Instances:            {"instances", "after healing no more instances run than a job allows, within a bound"},
+	Initializing:         {"initializing", "no connected node stays short of ready beyond its bound"},
+	Linearizable:         {"linearizable", "registering and reading a job is linearizable"},
+	EvaluationsEnd:       {"evaluations-end", "every evaluation ends"},
+	FinalState:           {"final-state", "evaluations come from the state after a replay, one a job, never from what a later row supersedes"},
+	Fencing:              {"fencing", "a newer session fences the older one, and a forked journal is never taken in"},
+	StopDeadline:         {"stop-deadline", "stop_on_client_after stops when it is over, across reboots, and not before"},
+	Jitter:               {"jitter", "edges that lost their link together do not come back in step"},
+	SameEverywhere:       {"same-everywhere", "the same entry is the same command, with the same result and state, on every hub"},
+	NoLeak:               {"no-leak", "no goroutine, file or memory leaks, however long a run is"},
+}
+
+// All are the invariants, by number.
+func All() []Invariant {
+	all := make([]Invariant, 0, len(invariants)-1)
+	for i := range invariants[1:] {
+		all = append(all, Invariant(i+1))
+	}
+	return all
+}
+
+func (i Invariant) known() bool { return i > 0 && int(i) < len(invariants) }
+
+// Slug names the invariant in reports, scenarios and planted bugs.
+func (i Invariant) Slug() string {
+	if !i.known() {
+		return fmt.Sprintf("invariant-%d", int(i))
+	}
+	return invariants[i].slug
+}
+
+// Statement says what the invariant promises, on one line.
+func (i Invariant) Statement() string {
+	if !i.known() {
+		return fmt.Sprintf("invariant %d", int(i))
+	}
+	return invariants[i].statement
+}
+
+func (i Invariant) String() string { return i.Slug() }
+
+// InvariantNamed finds an invariant by its slug.
+func InvariantNamed(slug string) (Invariant, bool) {
+	i := slices.IndexFunc(All(), func(i Invariant) bool { return i.Slug() == slug })
+	return Invariant(i + 1), i >= 0
+}
+
+// MarshalText gives the slug: numbers are this package's alone.
+func (i Invariant) MarshalText() ([]byte, error) {
+	if !i.known() {
+		return nil, fmt.Errorf("encode invariant %d: there is none of that number", int(i))
+	}
+	return []byte(i.Slug()), nil
+}
+
+// UnmarshalText reads a slug.
+func (i *Invariant) UnmarshalText(text []byte) error {
+	found, ok := InvariantNamed(string(text))
+	if !ok {
+		return fmt.Errorf("decode invariant %q: there is none of that name", text)
+	}
+	*i = found
+	return nil
+}

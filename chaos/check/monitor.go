@@ -1,0 +1,193 @@
+package check
+
+import (
+	"sync"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Limits are the bounds that a Monitor judges by. Zero fields have defaults, which
+// fit the daemons' own.
+type Limits struct {
+	// Heal is how long after the last fault, or the last change of a job, everything
+	// has to be settled: a back-off at its cap, a handshake on a slow path, an
+	// election, a replay, and what the jobs' own delays add. 0: 4 min.
+	Heal time.Duration
+	// Ready bounds how long a node with a session may stay short of ready, and
+	// Evaluate how long an evaluation that is due may be pending, in fair weather.
+	// 0: 2 min and 1 min.
+	Ready, Evaluate time.Duration
+	// Deliver bounds how long a journaled row takes to be applied over a link that
+	// works. 0: 1 min.
+	Deliver time.Duration
+	// Start bounds how long after its agent's start a task that a boot ended takes to
+	// run again. 0: 10 s.
+	Start time.Duration
+	// Runner bounds how long after a task's end the journal has a row of it. 0: 15 s.
+	Runner time.Duration
+	// Refusal bounds how long after a refusal was committed its edge is told. 0: 10 s.
+	Refusal time.Duration
+	// Slack is the resolution of what is observed: two polls, and what an answer
+	// takes. 0: 3 s.
+	Slack time.Duration
+	// JournalBytes is the edges' bound of unacknowledged rows. 0: 64 MiB.
+	JournalBytes int64
+	// Linearize bounds the search for a linearization of one job's operations, in
+	// wall time. 0: 10 s.
+	Linearize time.Duration
+	// Growth is how much more than at first may be in use at the end, as a factor, and
+	// the rest what may come on top of it whatever was there. 0: 1.5, 40 goroutines,
+	// 96 MiB of heap, 16 files.
+	Growth     float64
+	Goroutines int
+	HeapBytes  int64
+	Files      int
+}
+
+func (l Limits) withDefaults() Limits {
+	return Limits{
+		Heal: or(l.Heal, 4*time.Minute), Ready: or(l.Ready, 2*time.Minute), Evaluate: or(l.Evaluate, time.Minute),
+		Deliver: or(l.Deliver, time.Minute), Start: or(l.Start, 10*time.Second), Runner: or(l.Runner, 15*time.Second),
+		Refusal: or(l.Refusal, 10*time.Second), Slack: or(l.Slack, 3*time.Second),
+		JournalBytes: or(l.JournalBytes, 64<<20), Linearize: or(l.Linearize, 10*time.Second),
+		Growth: or(l.Growth, 1.5), Goroutines: or(l.Goroutines, 40), HeapBytes: or(l.HeapBytes, 96<<20), Files: or(l.Files, 16),
+	}
+}
+
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// tap judges one thing of what is observed. It is called under the Monitor's lock.
+type tap interface {
+	// see takes an observation, which the scene knows already.
+	see(s *scene, o *Observation)
+	// tick comes about once a second of the run's time.
+	tick(s *scene)
+	// end comes once, with the picture at the run's end.
+	end(s *scene, p *Picture)
+}
+
+// Monitor judges a run as it goes on. It may be used from any goroutine.
+type Monitor struct {
+	mu    sync.Mutex
+	scene *scene
+	taps  []tap
+	given int // violations that were handed out
+	over  bool
+}
+
+// tickEvery is how often taps look at what has become overdue.
+const tickEvery = time.Second
+
+// NewMonitor makes a Monitor of a run that begins.
+func NewMonitor(limits Limits) *Monitor {
+	s := newScene(limits.withDefaults())
+	return &Monitor{scene: s, taps: []tap{}}
+}
+
+// Observe takes what was seen and returns the violations that it shows.
+func (m *Monitor) Observe(o Observation) []Violation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.scene
+	s.learn(&o)
+	for _, t := range m.taps {
+		t.see(s, &o)
+	}
+	m.tick()
+	return m.fresh()
+}
+
+// tick has the taps look at the time.
+func (m *Monitor) tick() {
+	if m.scene.now < m.scene.ticked+tickEvery {
+		return
+	}
+	m.scene.ticked = m.scene.now
+	for _, t := range m.taps {
+		t.tick(m.scene)
+	}
+	m.scene.forget()
+}
+
+// Wants reports whether the effects of an entry are still to be told: one hub's
+// word is enough.
+func (m *Monitor) Wants(index fleet.Index) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return index > m.scene.told
+}
+
+// Quiet judges a picture of a fleet that has nothing left to do, in the middle of
+// a run.
+func (m *Monitor) Quiet(at time.Duration, p Picture) []Violation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.picture(at, p)
+	return m.fresh()
+}
+
+func (m *Monitor) picture(at time.Duration, p Picture) {
+	m.scene.now = max(m.scene.now, at)
+	for _, v := range Quiet(p) {
+		v.At = m.scene.now
+		m.scene.add(v)
+	}
+}
+
+// Finish judges what only the end of the run shows. The fleet is quiet; without a
+// picture (zero) it is not, and what needs quiet is not judged. It returns all
+// violations of the run.
+func (m *Monitor) Finish(at time.Duration, p Picture) []Violation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.over {
+		m.over = true
+		m.picture(at, p)
+		m.scene.ticked = 0
+		m.tick()
+		for _, t := range m.taps {
+			t.end(m.scene, &p)
+		}
+	}
+	m.given = len(m.scene.found)
+	return append([]Violation(nil), m.scene.found...)
+}
+
+// Violations are all that were seen so far. Of each invariant only the first ones
+// are kept; Broken has the numbers.
+func (m *Monitor) Violations() []Violation {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]Violation(nil), m.scene.found...)
+}
+
+// Verdict is how an invariant fared.
+type Verdict struct {
+	Invariant Invariant
+	Judged    uint64 // how often it was looked at; 0: the run says nothing of it
+	Broken    uint64
+}
+
+// Verdicts has every invariant, by number.
+func (m *Monitor) Verdicts() []Verdict {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var vs []Verdict
+	for _, i := range All() {
+		vs = append(vs, Verdict{i, m.scene.judged[i], m.scene.broken[i]})
+	}
+	return vs
+}
+
+func (m *Monitor) fresh() []Violation {
+	vs := m.scene.found[m.given:]
+	m.given = len(m.scene.found)
+	return append([]Violation(nil), vs...)
+}

@@ -1,0 +1,4 @@
+package check
+
+// tally is how often branches were reached.
+type tally map[string]uint64

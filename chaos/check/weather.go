@@ -1,0 +1,150 @@
+package check
+
+import (
+	"slices"
+	"time"
+)
+
+// everyone stands for all members in weather.
+const everyone = ""
+
+// weather is which faults hold, and when the last ones ended: what excuses whom.
+type weather struct {
+	active map[int]*Fault
+	ended  map[string]map[Effect]time.Duration // by target and effect: the end of the last one
+	begun  map[string]map[Effect]time.Duration // and the beginning
+	hubs   map[string]bool
+}
+
+func newWeather() weather {
+	return weather{
+		active: map[int]*Fault{}, hubs: map[string]bool{},
+		ended: map[string]map[Effect]time.Duration{}, begun: map[string]map[Effect]time.Duration{},
+	}
+}
+
+func (w *weather) take(f *Fault, now time.Duration) {
+	kept := *f
+	times := w.begun
+	if f.End {
+		if began := w.active[f.ID]; began != nil {
+			kept = *began
+		}
+		delete(w.active, f.ID)
+		times = w.ended
+	} else {
+		w.active[f.ID] = &kept
+	}
+	targets := kept.Targets
+	if len(targets) == 0 {
+		targets = []string{everyone}
+	}
+	for _, target := range targets {
+		if times[target] == nil {
+			times[target] = map[Effect]time.Duration{}
+		}
+		for _, e := range kept.Effects {
+			times[target][e] = now
+		}
+	}
+}
+
+func (f *Fault) touches(who string, effects []Effect) bool {
+	if len(f.Targets) > 0 && !slices.Contains(f.Targets, who) {
+		return false
+	}
+	return len(effects) == 0 || slices.ContainsFunc(f.Effects, func(e Effect) bool { return slices.Contains(effects, e) })
+}
+
+// during reports whether who is under a fault with one of these effects (none:
+// any) just now.
+func (w *weather) during(who string, effects ...Effect) bool {
+	for _, f := range w.active {
+		if f.touches(who, effects) {
+			return true
+		}
+	}
+	return false
+}
+
+// last is when who was last under one of these effects: now, where it still is; ok
+// is false where it never was.
+func (w *weather) last(now time.Duration, who string, effects ...Effect) (at time.Duration, ok bool) {
+	if w.during(who, effects...) {
+		return now, true
+	}
+	for _, target := range []string{who, everyone} {
+		for e, t := range w.ended[target] {
+			if len(effects) == 0 || slices.Contains(effects, e) {
+				at, ok = max(at, t), true
+			}
+		}
+	}
+	return at, ok
+}
+
+// since reports whether who was under one of these effects at any time from then
+// on.
+func (w *weather) since(now, then time.Duration, who string, effects ...Effect) bool {
+	at, ok := w.last(now, who, effects...)
+	return ok && at >= then
+}
+
+// disturbing are the effects that keep a fleet from settling. A wall clock that is
+// wrong must not.
+var disturbing = []Effect{Severs, Impairs, Halts, Reboots, Damages, Chokes, Rewinds, Clones, EndsTasks}
+
+// fair is since when nothing has disturbed who, nor any hub; ok is false while
+// something does.
+func (w *weather) fair(who string) (since time.Duration, ok bool) {
+	for _, f := range w.active {
+		if f.touches(who, disturbing) || slices.ContainsFunc(f.Targets, func(t string) bool { return w.hubs[t] }) && f.disturbs() {
+			return 0, false
+		}
+	}
+	for target, effects := range w.ended {
+		if target != who && target != everyone && !w.hubs[target] {
+			continue
+		}
+		for e, at := range effects {
+			if slices.Contains(disturbing, e) {
+				since = max(since, at)
+			}
+		}
+	}
+	return since, true
+}
+
+// calm is since when nothing has disturbed anybody.
+func (w *weather) calm() (since time.Duration, ok bool) {
+	for _, f := range w.active {
+		if f.disturbs() {
+			return 0, false
+		}
+	}
+	for _, effects := range w.ended {
+		for e, at := range effects {
+			if slices.Contains(disturbing, e) {
+				since = max(since, at)
+			}
+		}
+	}
+	return since, true
+}
+
+func (f *Fault) disturbs() bool {
+	return slices.ContainsFunc(f.Effects, func(e Effect) bool { return slices.Contains(disturbing, e) })
+}
+
+// overdue reports whether something that began then, and concerns who, has had
+// bound of fair weather at a stretch.
+func (s *scene) overdue(who string, then, bound time.Duration) bool {
+	fair, ok := s.weather.fair(who)
+	return ok && s.now-max(then, fair) > bound
+}
+
+// overdueEverywhere is overdue for what concerns the whole fleet.
+func (s *scene) overdueEverywhere(then, bound time.Duration) bool {
+	calm, ok := s.weather.calm()
+	return ok && s.now-max(then, calm) > bound
+}
