@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"skerry/fleet"
+	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -57,15 +58,15 @@ type freshRows struct {
 // verify checks a batch against its node and returns what is new in it.
 func (t *tx) verify(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 	switch {
-	case n.Epoch != b.Epoch:
+	case n.Epoch != b.Epoch && !planted.On(planted.ForgetFencing):
 		return freshRows{}, fleet.Errorf(fleet.CodeStaleEpoch, "epoch %d of node %s is over: it is at %d",
 			b.Epoch, fleet.Short(n.ID), n.Epoch)
-	case n.Status != fleet.NodeInitializing && n.Status != fleet.NodeReady:
+	case n.Status != fleet.NodeInitializing && n.Status != fleet.NodeReady && !planted.On(planted.AcceptBeforeHeartbeat):
 		return freshRows{}, fleet.Errorf(fleet.CodeNodeNotReady,
 			"node %s is %s and not allowed to update allocs before it heartbeats", fleet.Short(n.ID), n.Status)
 	case len(b.Rows) == 0:
 		return freshRows{}, nil
-	case b.First == 0 || b.First > n.Applied+1 && !b.Base:
+	case b.First == 0 || b.First > n.Applied+1 && !b.Base && !planted.On(planted.GlueOverGap):
 		return freshRows{}, fleet.Errorf(fleet.CodeGap, "rows of node %s begin at %d: the next one is %d",
 			fleet.Short(n.ID), b.First, n.Applied+1)
 	}
@@ -99,6 +100,9 @@ func unapplied(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 		f.missing = b.First - n.Applied - 1
 	} else {
 		skip := int(min(uint64(n.Applied+1-b.First), uint64(len(b.Rows))))
+		if planted.On(planted.ApplyTwice) {
+			skip = 0
+		}
 		for _, raw := range b.Rows[:skip] {
 			f.chain = syncproto.ChainHash(f.chain, raw)
 		}
@@ -148,23 +152,28 @@ func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
 	}
 	n.Applied = f.transitions[len(f.transitions)-1].Seq
 	n.ChainHash = f.chain
+	final := n.Status == fleet.NodeReady || planted.On(planted.EvaluateSuperseded)
 	for _, id := range order {
 		before := t.alloc(id).Alloc
+		about := rows[id]
+		if planted.On(planted.DropTransition) {
+			about = about[len(about)-1:]
+		}
 		after := t.changeAlloc(id, w.now, func(a *allocRow) {
 			a.TaskStates = maps.Clone(a.TaskStates)
-			for _, i := range rows[id] {
+			for _, i := range about {
 				report(&a.Alloc, &f.transitions[i], w.now)
 				a.history.add(t.rowEntry(f, i, offline[i]))
 			}
-			a.ClientStatus = seen(&a.Alloc, n.Status == fleet.NodeReady)
+			a.ClientStatus = seen(&a.Alloc, final)
 		})
-		if n.Status == fleet.NodeReady {
+		if final {
 			t.judge(&before, &after.Alloc, n, w)
 		}
 	}
 	switch {
 	case n.Status != fleet.NodeInitializing:
-	case n.Applied >= n.JournalHead:
+	case n.Applied >= n.JournalHead && !planted.On(planted.NeverReady):
 		t.ready(n, w)
 	default:
 		n.StatusDescription = fmt.Sprintf("waiting for its history: row %d of %d", n.Applied, n.JournalHead)

@@ -1,0 +1,48 @@
+package planted
+
+// Bug names a mistake, as the environment, a scenario and a report do.
+type Bug string
+
+// What may be planted. Each is the smallest mistake of its kind that a tired
+// person might make, at the place where that person would make it.
+const (
+	// Of the journal, and of how it gets to the cluster.
+	ApplyTwice             Bug = "apply-twice"              // a row that is applied is applied again
+	DropTransition         Bug = "drop-transition"          // of several rows about one allocation only the newest is kept
+	GlueOverGap            Bug = "glue-over-gap"            // rows are taken that do not follow from what is applied
+	AppliedNumberBack      Bug = "applied-number-back"      // with a boot an edge's numbers are thought to begin anew
+	AcknowledgeBeforeFsync Bug = "acknowledge-before-fsync" // the journal answers before its commit, whose error nobody hears
+	UnboundedBuffer        Bug = "unbounded-buffer"         // the journal takes what its bound leaves no room for
+
+	// Of sessions.
+	AcceptBeforeHeartbeat Bug = "accept-before-heartbeat" // rows count before the session does, at the door and in the command
+	ForgetFencing         Bug = "forget-fencing"          // an earlier session's word counts, and it is not ended
+	ReadyBeforeHistory    Bug = "ready-before-history"    // a node that is back is ready before its rows are in
+	NeverReady            Bug = "never-ready"             // a node whose rows are in stays initializing
+	RefuseSilently        Bug = "refuse-silently"         // an edge is not told that its rows were refused
+	DisconnectTwice       Bug = "disconnect-twice"        // an edge notes one loss of its link again and again
+	RetryWithoutJitter    Bug = "retry-without-jitter"    // edges that lost their hub together come back together
+	LeakSocket            Bug = "leak-socket"             // a round of dialing in vain leaves its socket open
+
+	// Of what is decided about allocations.
+	ReplaceTwice       Bug = "replace-twice"       // what is out of sight is replaced at each look
+	SettleTwice        Bug = "settle-twice"        // an allocation that was ever unknown is settled at each look
+	OverCommit         Bug = "over-commit"         // a plan is not checked against what nodes have left
+	EvaluateSuperseded Bug = "evaluate-superseded" // what is reported is judged before all of the history is in
+	DrawWhenApplied    Bug = "draw-when-applied"   // each hub draws the ids that an entry makes
+	LoseOnElection     Bug = "lose-on-election"    // a new leader gives nobody time to be heard
+	TombstoneForgotten Bug = "tombstone-forgotten" // the allocations of a purged job run on
+	ForgetDelivery     Bug = "forget-delivery"     // an evaluation whose worker died is not given to another
+
+	// Of what runs at the edge.
+	StopByAbsence     Bug = "stop-by-absence"     // what a delivery does not mention is stopped
+	StopAtLostAfter   Bug = "stop-at-lost-after"  // lost_after is taken for stop_on_client_after
+	ResetStopDeadline Bug = "reset-stop-deadline" // stop_on_client_after begins anew when the agent does
+	ClockDecides      Bug = "clock-decides"       // the edge's wall clock says for how long there was no hub
+	RebootForgets     Bug = "reboot-forgets"      // what ran before a boot is not started again
+	StartTwice        Bug = "start-twice"         // a task that runs is started once more by the next agent
+
+	// Of what the cluster says.
+	StaleRead          Bug = "stale-read"           // a hub answers a read without asking how far the leader is
+	AcknowledgeInDoubt Bug = "acknowledge-in-doubt" // a write of unknown outcome is said to be done
+)

@@ -1,0 +1,47 @@
+//go:build planted
+
+package planted
+
+import "slices"
+
+// Entry says of a bug which invariant has to name it.
+type Entry struct {
+	Bug       Bug
+	Invariant string // its slug, as chaos/check prints it
+}
+
+// Catalogue lists all bugs.
+func Catalogue() []Entry { return slices.Clone(catalogue) }
+
+var catalogue = []Entry{
+	{ApplyTwice, "exactly-once"},
+	{DropTransition, "exactly-once"},
+	{GlueOverGap, "sequence"},
+	{AppliedNumberBack, "never-back"},
+	{AcknowledgeBeforeFsync, "exactly-once"},
+	{UnboundedBuffer, "bounded"},
+	{AcceptBeforeHeartbeat, "heartbeat-first"},
+	{ForgetFencing, "fencing"},
+	{ReadyBeforeHistory, "heartbeat-first"},
+	{NeverReady, "initializing"},
+	{RefuseSilently, "refused-aloud"},
+	{DisconnectTwice, "legal-history"},
+	{RetryWithoutJitter, "jitter"},
+	{LeakSocket, "no-leak"},
+	{ReplaceTwice, "instances"},
+	{SettleTwice, "once-per-disconnect"},
+	{OverCommit, "no-overcommit"},
+	{EvaluateSuperseded, "final-state"},
+	{DrawWhenApplied, "same-everywhere"},
+	{LoseOnElection, "trusted-time"},
+	{TombstoneForgotten, "settled"},
+	{ForgetDelivery, "evaluations-end"},
+	{StopByAbsence, "absence-stops-nothing"},
+	{StopAtLostAfter, "absence-stops-nothing"},
+	{ResetStopDeadline, "stop-deadline"},
+	{ClockDecides, "trusted-time"},
+	{RebootForgets, "reboot-brings-back"},
+	{StartTwice, "instances"},
+	{StaleRead, "linearizable"},
+	{AcknowledgeInDoubt, "acknowledged-survives"},
+}
