@@ -61,6 +61,7 @@ type Applied struct {
 	Term    uint64
 	Command state.Command
 	Result  state.Result
+	View    *state.View // right after it
 }
 
 const (

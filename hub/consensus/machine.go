@@ -50,7 +50,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	t.bytes.Add(uint64(len(l.Data)))
 	m.bytes.Add(int64(len(l.Data)))
 	if m.applied != nil {
-		m.applied(Applied{Index: res.Index, Term: l.Term, Command: c, Result: res})
+		m.applied(Applied{Index: res.Index, Term: l.Term, Command: c, Result: res, View: m.store.View()})
 	}
 	return res
 }
