@@ -31,7 +31,8 @@ func newClient(base string, dial func(ctx context.Context) (net.Conn, error)) *c
 	}}
 }
 
-// call sends in (nil: no body) and decodes the answer into out (nil: drops it).
+// call sends in (nil: no body) and decodes the answer into out (nil: drops it; a
+// *[]byte takes it as it is).
 func (c *client) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -57,7 +58,11 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 	if resp.StatusCode >= 300 {
 		return &StatusError{Method: method, Path: path, Status: resp.StatusCode, Body: string(b)}
 	}
-	if out == nil {
+	switch raw := out.(type) {
+	case nil:
+		return nil
+	case *[]byte:
+		*raw = b
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
