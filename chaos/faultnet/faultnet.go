@@ -1,11 +1,13 @@
 // Package faultnet is a network that can be broken: each member (a hub, an edge)
-// has an address of its own, and the links between members are cut and healed
-// while they run. Netns gives every member a network namespace behind one bridge
-// and needs root; Proxy gives it a loopback address behind proxies and needs
-// nothing.
+// has an address of its own, and the links between members are impaired and
+// healed while they run: cut in both directions or in one, lossy, slow, doubling,
+// reordering. Netns gives every member a network namespace whose packets a switch
+// in this process carries, and needs root; Proxy gives it a loopback address
+// behind proxies and needs nothing.
 //
-// Package chaos uses it. A Proxy runs a goroutine for every flow, which Close
-// waits for. Nothing is persisted; Close takes namespaces away again.
+// Package chaos uses it. A goroutine runs for every member or flow and one for
+// delayed packets; Close waits for them. Nothing is persisted; Close takes
+// namespaces away again.
 package faultnet
 
 import (
@@ -28,8 +30,7 @@ type Port struct {
 	TCP    bool // else UDP
 }
 
-// Network places members and breaks the links between them. A cut is silent:
-// packets vanish, nothing answers.
+// Network places members and breaks the links between them.
 type Network interface {
 	// Add makes a member, which serves ports.
 	Add(name string, ports ...Port) (Place, error)
@@ -38,9 +39,17 @@ type Network interface {
 	// Dial opens a TCP connection from inside a member's place, so that it is
 	// reached also while it is cut off.
 	Dial(ctx context.Context, member, addr string) (net.Conn, error)
-	// Cut takes a member off the network, Heal puts it back.
+	// Cut takes a member off the network, silently: packets vanish, nothing
+	// answers. Heal puts it back.
 	Cut(member string) error
 	Heal(member string) error
+	// Impose impairs a member's link until the impairment is lifted. Heal does not
+	// lift it.
+	Impose(member string, i Impairment) (*Imposed, error)
+	// Rebind has a NAT in front of a member forget its flows: its packets come
+	// from other ports, and answers to the old ones vanish. The function says how
+	// many packets have come through under the new ports so far.
+	Rebind(member string) (through func() uint64, err error)
 	// Close gives back what the network holds. Its members' processes are gone.
 	Close() error
 }

@@ -113,7 +113,7 @@ func TestNetnsCutsAndHeals(t *testing.T) {
 	}
 	reach := func() bool {
 		// A TCP connection to a closed port is refused at once where packets pass.
-		cmd := n.Command("a", "bash", "-c", "timeout 0.5 bash -c 'exec 3<>/dev/tcp/"+place.Bind+"/9'")
+		cmd := n.Command("a", "bash", "-c", "timeout 0.5 bash -c 'exec 3<>/dev/tcp/"+place.Advertise+"/9'")
 		err := cmd.Run()
 		exit, ok := err.(*exec.ExitError)
 		return err == nil || ok && exit.ExitCode() != 124

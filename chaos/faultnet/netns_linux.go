@@ -5,85 +5,106 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// Netns is a Network of network namespaces: each member has one, with a veth
-// pair to a bridge that has a namespace of its own, so that the machine's own
-// network is left alone.
+// Netns is a Network of network namespaces. Each member has one, with a TUN
+// device in it whose other end this process holds: a switch here carries every
+// packet, by the member's address. The machine's own network is left alone.
 type Netns struct {
-	prefix  string // of every namespace
-	members map[string]int
+	prefix string // of every namespace
+	links  *links
+	later  *later
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	members map[string]*station
+	byAddr  map[netip.Addr]*station
+	cut     map[string]*Imposed // by Cut
+	given   int                 // addresses so far
 }
 
-// NewNetns makes the bridge. It needs root and iproute2. prefix tells runs on
-// one machine apart; at most 6 characters.
+// NewNetns makes a network without members. It needs root and iproute2. prefix
+// tells runs on one machine apart; at most 6 characters.
 func NewNetns(prefix string) (*Netns, error) {
-	n := &Netns{prefix: prefix, members: map[string]int{}}
 	if os.Geteuid() != 0 {
 		return nil, errors.New("make network namespaces: root is needed (use the proxy instead)")
 	}
-	if err := ip("netns", "add", n.bridge()); err != nil {
-		return nil, fmt.Errorf("make the bridge's namespace: %w", err)
-	}
-	for _, args := range [][]string{
-		{"-n", n.bridge(), "link", "add", "br0", "type", "bridge"},
-		{"-n", n.bridge(), "link", "set", "br0", "up"},
-	} {
-		if err := ip(args...); err != nil {
-			return nil, errors.Join(fmt.Errorf("make the bridge: %w", err), n.Close())
-		}
-	}
-	return n, nil
+	return &Netns{
+		prefix: prefix, links: newLinks(), later: newLater(),
+		members: map[string]*station{}, byAddr: map[netip.Addr]*station{}, cut: map[string]*Imposed{},
+	}, nil
 }
 
-func (n *Netns) bridge() string            { return n.prefix + "-br" }
 func (n *Netns) namespace(m string) string { return n.prefix + "-" + m }
-func (n *Netns) port(m string) string      { return fmt.Sprintf("p%d", n.members[m]) }
-func (n *Netns) address(number int) string {
-	return fmt.Sprintf("10.77.%d.%d", number/250, number%250+1)
+
+// subnet holds all members.
+const subnet = "10.77.0.0/16"
+
+// address gives the next one out.
+func (n *Netns) address() netip.Addr {
+	n.given++
+	return netip.AddrFrom4([4]byte{10, 77, byte(n.given / 250), byte(n.given%250 + 1)})
 }
 
-// Add makes a member's namespace, and its link to the bridge.
-func (n *Netns) Add(name string, _ ...Port) (Place, error) {
+// Add makes a member's namespace and its device. A member that serves nothing is
+// to bind no address, so that it can be moved to another one.
+func (n *Netns) Add(name string, ports ...Port) (Place, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if _, ok := n.members[name]; ok {
 		return Place{}, fmt.Errorf("add member %s: it is there already", name)
 	}
-	number := len(n.members) + 1
-	n.members[name] = number
-	ns, addr := n.namespace(name), n.address(number)
+	ns, addr := n.namespace(name), n.address()
+	if err := ip("netns", "add", ns); err != nil {
+		return Place{}, fmt.Errorf("add member %s: %w", name, err)
+	}
+	s := &station{name: name, addr: addr}
+	n.members[name] = s
+	n.links.add(name)
+	var err error
+	if err = inside(n.path(name), func() error { s.dev, err = openTun("eth0"); return err }); err != nil {
+		return Place{}, fmt.Errorf("add member %s: %w", name, err)
+	}
 	for _, args := range [][]string{
-		{"netns", "add", ns},
-		{"-n", ns, "link", "add", "eth0", "type", "veth", "peer", "name", n.port(name), "netns", n.bridge()},
-		{"-n", ns, "addr", "add", addr + "/16", "dev", "eth0"},
 		{"-n", ns, "link", "set", "lo", "up"},
-		{"-n", ns, "link", "set", "eth0", "up"},
-		{"-n", n.bridge(), "link", "set", n.port(name), "master", "br0"},
-		{"-n", n.bridge(), "link", "set", n.port(name), "up"},
+		{"-n", ns, "link", "set", "eth0", "up", "mtu", "1500"},
+		{"-n", ns, "addr", "add", addr.String() + "/16", "dev", "eth0"},
 	} {
 		if err := ip(args...); err != nil {
 			return Place{}, fmt.Errorf("add member %s: %w", name, err)
 		}
 	}
-	return Place{Name: name, Bind: addr, Advertise: addr}, nil
+	n.byAddr[addr] = s
+	n.wg.Go(func() { n.serve(s) })
+	place := Place{Name: name, Advertise: addr.String()}
+	if len(ports) > 0 {
+		place.Bind = place.Advertise
+	}
+	return place, nil
 }
 
+func (n *Netns) path(member string) string { return "/run/netns/" + n.namespace(member) }
+
 // Command runs a program inside a member's namespace. The process keeps the pid
-// that the command started with.
+// that the command started with. It stays among the machine's mounts, so that a
+// disk can be taken away from everybody at once.
 func (n *Netns) Command(member, program string, args ...string) *exec.Cmd {
-	return exec.Command("ip", append([]string{"netns", "exec", n.namespace(member), program}, args...)...)
+	return exec.Command("nsenter", append([]string{"--net=" + n.path(member), "--", program}, args...)...)
 }
 
 // Dial opens a connection from inside a member's namespace. A socket belongs to
 // the namespace that it was made in, wherever it is used.
 func (n *Netns) Dial(ctx context.Context, member, addr string) (net.Conn, error) {
 	var conn net.Conn
-	err := inside("/run/netns/"+n.namespace(member), func() error {
+	err := n.Within(member, func() error {
 		var d net.Dialer
 		var err error
 		conn, err = d.DialContext(ctx, "tcp", addr)
@@ -92,24 +113,128 @@ func (n *Netns) Dial(ctx context.Context, member, addr string) (net.Conn, error)
 	return conn, err
 }
 
-// Cut takes a member's port off the bridge: its link stays up and its packets
-// vanish.
+// Within runs f on a thread that is inside a member's namespace.
+func (n *Netns) Within(member string, f func() error) error { return inside(n.path(member), f) }
+
+// Cut makes every packet from and to a member vanish; its device stays up.
 func (n *Netns) Cut(member string) error {
-	return ip("-n", n.bridge(), "link", "set", n.port(member), "nomaster")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut[member] != nil {
+		return nil
+	}
+	cut, err := n.links.impose(member, Dead())
+	if err != nil {
+		return err
+	}
+	n.cut[member] = cut
+	return nil
 }
 
-// Heal puts a member's port back on the bridge.
+// Heal lets a member's packets pass again.
 func (n *Netns) Heal(member string) error {
-	return ip("-n", n.bridge(), "link", "set", n.port(member), "master", "br0")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if cut := n.cut[member]; cut != nil {
+		cut.Lift()
+		delete(n.cut, member)
+	}
+	return nil
+}
+
+// Impose impairs a member's link.
+func (n *Netns) Impose(member string, i Impairment) (*Imposed, error) {
+	return n.links.impose(member, i)
+}
+
+// Rebind has a NAT that translates ports forget what it knew of a member.
+func (n *Netns) Rebind(member string) (func() uint64, error) {
+	s, err := n.station(member)
+	if err != nil {
+		return nil, err
+	}
+	return s.nat.rebind(), nil
+}
+
+// Refuse has the member's own machine refuse to send: it has no route, and who
+// sends is told so at once. What others send still arrives. Accept ends it.
+func (n *Netns) Refuse(member string) error { return n.routes(member, "add") }
+func (n *Netns) Accept(member string) error { return n.routes(member, "del") }
+
+// routes adds or removes routes that are more specific than the device's own.
+func (n *Netns) routes(member, verb string) error {
+	for _, half := range []string{"10.77.0.0/17", "10.77.128.0/17"} {
+		if err := ip("-n", n.namespace(member), "route", verb, "unreachable", half); err != nil {
+			return fmt.Errorf("refuse or accept packets of %s: %w", member, err)
+		}
+	}
+	return nil
+}
+
+// Refused says how a packet of the member fails to be sent, nil where it does not.
+func (n *Netns) Refused(member string) error {
+	return n.Within(member, func() error {
+		conn, err := net.Dial("udp", "10.77.0.1:9")
+		if err != nil {
+			return err
+		}
+		_, err = conn.Write([]byte{0})
+		return errors.Join(err, conn.Close())
+	})
+}
+
+// Move gives a member another address; packets to its old one vanish. The
+// function says how many packets have reached it at the new one so far.
+func (n *Netns) Move(member string) (reached func() uint64, err error) {
+	s, err := n.station(member)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	before, after := s.addr, n.address()
+	s.addr = after
+	delete(n.byAddr, before)
+	n.byAddr[after] = s
+	n.mu.Unlock()
+	s.reached.Store(0)
+	ns := n.namespace(member)
+	err = errors.Join(
+		ip("-n", ns, "addr", "del", before.String()+"/16", "dev", "eth0"),
+		ip("-n", ns, "addr", "add", after.String()+"/16", "dev", "eth0"),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("move %s from %s to %s: %w", member, before, after, err)
+	}
+	return s.reached.Load, nil
+}
+
+func (n *Netns) station(member string) (*station, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.members[member]
+	if s == nil {
+		return nil, fmt.Errorf("find member %s: no such member", member)
+	}
+	return s, nil
 }
 
 // Close removes every namespace; what runs in them has to be gone.
 func (n *Netns) Close() error {
+	n.later.close()
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	var errs []error
-	for m := range n.members {
+	for m, s := range n.members {
+		if s.dev != nil {
+			errs = append(errs, s.dev.Close()) // its reader ends
+		}
 		errs = append(errs, ip("netns", "del", n.namespace(m)))
 	}
-	return errors.Join(append(errs, ip("netns", "del", n.bridge()))...)
+	n.members = nil
+	n.mu.Unlock()
+	n.wg.Wait()
+	n.mu.Lock()
+	return errors.Join(errs...)
 }
 
 func ip(args ...string) error {

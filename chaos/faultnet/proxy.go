@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -21,13 +22,16 @@ type Proxy struct {
 	mu      sync.Mutex
 	members map[string]*proxied
 	byAddr  map[netip.Addr]string // bind address -> member
-	cut     map[string]bool
+	cut     map[string]*Imposed   // by Cut
+	flows   map[*flow]struct{}
 	open    []io.Closer // sockets of flows
 	traffic map[string]int64
 	through map[string]time.Time // when a packet first got through, since the last Heal
 	closed  bool
 
-	wg sync.WaitGroup
+	links *links
+	later *later
+	wg    sync.WaitGroup
 }
 
 type proxied struct {
@@ -38,8 +42,9 @@ type proxied struct {
 // NewProxy returns a network without members.
 func NewProxy() *Proxy {
 	return &Proxy{
-		members: map[string]*proxied{}, byAddr: map[netip.Addr]string{}, cut: map[string]bool{},
-		traffic: map[string]int64{}, through: map[string]time.Time{},
+		members: map[string]*proxied{}, byAddr: map[netip.Addr]string{}, cut: map[string]*Imposed{},
+		flows: map[*flow]struct{}{}, traffic: map[string]int64{}, through: map[string]time.Time{},
+		links: newLinks(), later: newLater(),
 	}
 }
 
@@ -74,6 +79,7 @@ func (p *Proxy) Add(name string, ports ...Port) (Place, error) {
 		m.fronts = append(m.fronts, front)
 	}
 	p.members[name] = m
+	p.links.add(name)
 	p.byAddr[netip.MustParseAddr(m.place.Bind)] = name
 	return m.place, nil
 }
@@ -110,20 +116,73 @@ func (p *Proxy) Dial(ctx context.Context, _, addr string) (net.Conn, error) {
 }
 
 // Cut makes every packet from and to a member vanish.
-func (p *Proxy) Cut(member string) error { return p.set(member, true) }
-
-// Heal lets a member's packets pass again.
-func (p *Proxy) Heal(member string) error { return p.set(member, false) }
-
-func (p *Proxy) set(member string, cut bool) error {
+func (p *Proxy) Cut(member string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.members[member]; !ok {
-		return fmt.Errorf("cut or heal %s: no such member", member)
+	delete(p.through, member)
+	if p.cut[member] != nil {
+		return nil
+	}
+	cut, err := p.links.impose(member, Dead())
+	if err != nil {
+		return err
 	}
 	p.cut[member] = cut
-	delete(p.through, member)
 	return nil
+}
+
+// Heal lets a member's packets pass again.
+func (p *Proxy) Heal(member string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.members[member] == nil {
+		return fmt.Errorf("heal %s: no such member", member)
+	}
+	delete(p.through, member)
+	if cut := p.cut[member]; cut != nil {
+		cut.Lift()
+		delete(p.cut, member)
+	}
+	return nil
+}
+
+// Impose impairs a member's link. Connections that TCP carries (gossip) stand
+// still where a direction is cut, and are else left alone.
+func (p *Proxy) Impose(member string, i Impairment) (*Imposed, error) {
+	return p.links.impose(member, i)
+}
+
+// Rebind has what a member sends come from new ports of the proxy.
+func (p *Proxy) Rebind(member string) (func() uint64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.members[member] == nil {
+		return nil, fmt.Errorf("rebind %s: no such member", member)
+	}
+	var rebound []*flow
+	for f := range p.flows {
+		if f.from != member {
+			continue
+		}
+		conn, err := net.DialUDP("udp4", nil, f.to)
+		if err != nil {
+			return nil, fmt.Errorf("rebind %s: %w", member, err)
+		}
+		_ = f.back.Close() // its reader ends
+		f.back, f.answered = conn, 0
+		p.open = append(p.open, conn)
+		p.wg.Go(func() { p.answer(f, conn) })
+		rebound = append(rebound, f)
+	}
+	return func() uint64 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		var sum uint64
+		for _, f := range rebound {
+			sum += f.answered
+		}
+		return sum
+	}, nil
 }
 
 // Close stops every proxy.
@@ -139,15 +198,20 @@ func (p *Proxy) Close() error {
 		_ = open.Close()
 	}
 	p.mu.Unlock()
+	p.later.close()
 	p.wg.Wait()
 	return nil
 }
 
 // flow is one sender's packets to one member, and the answers.
 type flow struct {
-	from string // member
-	src  netip.AddrPort
-	back *net.UDPConn
+	from, at string // members
+	src      netip.AddrPort
+	front    *net.UDPConn // where the sender's packets come in
+	to       *net.UDPAddr
+
+	back     *net.UDPConn // guarded by Proxy.mu: where they go out; Rebind replaces it
+	answered uint64       // guarded by Proxy.mu: packets that came back since
 }
 
 // maxPacket is the largest UDP payload.
@@ -169,10 +233,13 @@ func (p *Proxy) serveUDP(to string, front *net.UDPConn, back *net.UDPAddr) {
 			}
 			flows[src] = f
 		}
-		if p.carry(f.from, to, n) {
+		p.carry(f.from, to, buf[:n], func(packet []byte) {
+			p.mu.Lock()
+			conn := f.back
+			p.mu.Unlock()
 			// A full socket buffer drops, as a network does.
-			_, _ = f.back.Write(buf[:n])
-		}
+			_, _ = conn.Write(packet)
+		})
 	}
 }
 
@@ -182,10 +249,13 @@ func (p *Proxy) openFlow(to string, front *net.UDPConn, src netip.AddrPort, back
 	if err != nil {
 		return nil
 	}
-	f := &flow{from: p.member(src.Addr()), src: src, back: conn}
-	if !p.hold(conn, func() { p.answer(f, to, front) }) {
+	f := &flow{from: p.member(src.Addr()), at: to, src: src, front: front, to: back, back: conn}
+	if !p.hold(conn, func() { p.answer(f, conn) }) {
 		return nil
 	}
+	p.mu.Lock()
+	p.flows[f] = struct{}{}
+	p.mu.Unlock()
 	return f
 }
 
@@ -210,40 +280,57 @@ func (p *Proxy) hold(c io.Closer, serve func()) bool {
 	return true
 }
 
-func (p *Proxy) answer(f *flow, to string, front *net.UDPConn) {
+// answer carries what comes back on a flow's socket until that is closed.
+func (p *Proxy) answer(f *flow, back *net.UDPConn) {
 	buf := make([]byte, maxPacket)
 	for {
-		n, err := f.back.Read(buf)
+		n, err := back.Read(buf)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil {
 			continue // refused: the member is not there just now
 		}
-		if p.carry(to, f.from, n) {
-			_, _ = front.WriteToUDPAddrPort(buf[:n], f.src)
-		}
+		p.mu.Lock()
+		f.answered++
+		p.mu.Unlock()
+		p.carry(f.at, f.from, buf[:n], func(packet []byte) {
+			_, _ = f.front.WriteToUDPAddrPort(packet, f.src)
+		})
 	}
 }
 
 // headers are the bytes of an IPv4 and a UDP header.
 const headers = 20 + 8
 
-// carry reports whether a packet between two members gets through, and counts it
-// for both where it does.
-func (p *Proxy) carry(a, b string, payload int) bool {
+// carry sends a packet between two members by its links, and counts it for both
+// where it gets through.
+func (p *Proxy) carry(a, b string, packet []byte, send func([]byte)) {
+	now := time.Now()
+	copies := p.links.carry(a, b, len(packet)+headers, now)
+	if len(copies) == 0 {
+		return
+	}
+	p.count(len(packet), a, b)
+	for _, wait := range copies {
+		if wait == 0 {
+			send(packet)
+			continue
+		}
+		kept := slices.Clone(packet)
+		p.later.at(now.Add(wait), func() { send(kept) })
+	}
+}
+
+func (p *Proxy) count(payload int, members ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cut[a] || p.cut[b] {
-		return false
-	}
-	for _, m := range []string{a, b} {
+	for _, m := range members {
 		p.traffic[m] += int64(payload + headers)
 		if p.through[m].IsZero() {
 			p.through[m] = time.Now()
 		}
 	}
-	return true
 }
 
 // Traffic is how many bytes came through from and to a member, IP and UDP
@@ -260,63 +347,4 @@ func (p *Proxy) Through(member string) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.through[member]
-}
-
-// passes reports whether packets between two members get through; a sender that
-// is no member does.
-func (p *Proxy) passes(a, b string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !p.cut[a] && !p.cut[b]
-}
-
-// serveTCP hands connections on. While one of its ends is cut off, a connection
-// stands still.
-func (p *Proxy) serveTCP(to string, front net.Listener, back string) {
-	for {
-		in, err := front.Accept()
-		if err != nil {
-			return
-		}
-		from := ""
-		if a, ok := in.RemoteAddr().(*net.TCPAddr); ok {
-			from = p.member(a.AddrPort().Addr().Unmap())
-		}
-		out, err := net.Dial("tcp4", back)
-		if err != nil || !p.passes(from, to) {
-			_ = in.Close()
-			continue
-		}
-		there := func() { p.copy(out, in, from, to) }
-		here := func() { p.copy(in, out, to, from) }
-		if !p.hold(in, there) || !p.hold(out, here) {
-			return
-		}
-	}
-}
-
-// standstill is how often a connection that stands still looks again.
-const standstill = 50 * time.Millisecond
-
-func (p *Proxy) copy(dst, src net.Conn, from, to string) {
-	defer dst.Close()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := src.Read(buf)
-		for !p.passes(from, to) {
-			if p.over() {
-				return
-			}
-			time.Sleep(standstill)
-		}
-		if _, werr := dst.Write(buf[:n]); err != nil || werr != nil {
-			return
-		}
-	}
-}
-
-func (p *Proxy) over() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.closed
 }
