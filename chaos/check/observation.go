@@ -168,6 +168,7 @@ const (
 type Fault struct {
 	ID      int // unique in the run
 	Kind    string
+	Detail  string   `json:",omitempty"` // what of it, for people: "one way", "satellite"
 	Targets []string `json:",omitempty"` // hubs and edges by name; none: everyone
 	Effects []Effect `json:",omitempty"`
 	End     bool     `json:",omitempty"`
