@@ -166,3 +166,10 @@ func BenchmarkLives(b *testing.B) {
 		b.StartTimer()
 	}
 }
+
+func BenchmarkDigest(b *testing.B) {
+	v := furnished(b).store.View()
+	for b.Loop() {
+		v.Digest()
+	}
+}

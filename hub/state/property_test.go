@@ -13,7 +13,8 @@ import (
 )
 
 // Any sequence of commands: every state is consistent, two stores that apply the
-// same log are equal, and so is one that starts from a snapshot in between.
+// same log are equal, and so is one that starts from a snapshot in between. Equal
+// states have equal digests, and no entry leaves the digest as it was.
 func TestAnyLog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := &generator{T: t, world: newWorld(t)}
@@ -24,8 +25,14 @@ func TestAnyLog(t *testing.T) {
 		at := rapid.IntRange(1, steps).Draw(t, "snapshot")
 		var snapshot []byte
 		var taken int
+		digests := map[string]int{g.store.View().Digest(): len(g.log)}
 		for i := range steps {
 			g.step()
+			digest := g.store.View().Digest()
+			if before, twice := digests[digest]; twice && before != len(g.log) { // a step may come to nothing
+				t.Fatalf("entries %d and %d have the same digest", before, len(g.log))
+			}
+			digests[digest] = len(g.log)
 			if i+1 == at {
 				snapshot, taken = mustPersist(t, g.store), len(g.log)
 			}
@@ -36,6 +43,10 @@ func TestAnyLog(t *testing.T) {
 		if got := describe(t, twin.View()); got != want {
 			t.Fatalf("two stores of one log differ:\n%s", diff(want, got))
 		}
+		digest := g.store.View().Digest()
+		if got := twin.View().Digest(); got != digest {
+			t.Fatalf("two stores of one log have digests %s and %s", digest, got)
+		}
 		restored := state.New()
 		if err := restored.Restore(bytes.NewReader(snapshot)); err != nil {
 			t.Fatalf("restore: %v", err)
@@ -43,6 +54,9 @@ func TestAnyLog(t *testing.T) {
 		replay(t, restored, g.log, taken)
 		if got := describe(t, restored.View()); got != want {
 			t.Fatalf("a restored store differs:\n%s", diff(want, got))
+		}
+		if got := restored.View().Digest(); got != digest {
+			t.Fatalf("a restored store has digest %s, not %s", got, digest)
 		}
 	})
 }
