@@ -1,0 +1,143 @@
+package observe
+
+import (
+	"slices"
+
+	"skerry/chaos/check"
+	"skerry/fleet"
+	"skerry/hub/consensus"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// digestEvery is at which entries the state's digest is taken: by their number, so
+// that all hubs take it at the same ones.
+const digestEvery = 32
+
+var kinds = map[state.Kind]string{
+	state.KindJobRegister: "job_register", state.KindJobDeregister: "job_deregister", state.KindNodeRegister: "node_register",
+	state.KindSessionOpen: "session_open", state.KindNodeStatus: "node_status", state.KindAllocUpdates: "alloc_updates",
+	state.KindPlan: "plan", state.KindEvals: "evals", state.KindAllocStop: "alloc_stop", state.KindPool: "pool",
+	state.KindClusterInit: "cluster_init", state.KindToken: "token", state.KindFence: "fence", state.KindNodeResync: "node_resync",
+	state.KindEvalDelete: "eval_delete", state.KindNodeEligible: "node_eligibility", state.KindCertificate: "certificate",
+	state.KindHub: "hub",
+}
+
+// Applied is a command that a hub applied. effects says whether what it did is
+// wanted, too (check.Monitor.Wants).
+func Applied(hub string, a consensus.Applied, effects bool) *check.Applied {
+	seen := &check.Applied{
+		Hub: hub, Index: a.Index, Term: a.Term, Kind: kinds[a.Command.Kind()],
+		Command: state.DigestOf(a.Command), Result: state.DigestOf(a.Result),
+	}
+	if a.Result.Err != nil {
+		seen.Refused = a.Result.Err.Code
+	}
+	if a.Index%digestEvery == 0 {
+		seen.State = a.View.Digest()
+	}
+	if effects {
+		seen.Effects = effectsOf(a)
+	}
+	return seen
+}
+
+func effectsOf(a consensus.Applied) *check.Effects {
+	e := &check.Effects{}
+	switch c := a.Command.(type) {
+	case state.SessionOpen:
+		e.Opened = opened(c, a)
+	case state.NodeStatus:
+		e.Moved = moved(c, a)
+	case state.AllocUpdates:
+		e.Batches = batches(c, a.Result)
+	case state.Plan:
+		planned(e, c, a.View)
+	case state.Fence:
+		e.Fenced = &check.Fenced{Node: c.NodeID, Code: c.Session.Code}
+	}
+	for eval := range a.View.EvalsSince(a.Index - 1) {
+		if eval.CreateIndex == a.Index {
+			e.Evals = append(e.Evals, *eval)
+		}
+	}
+	return e
+}
+
+// opened is nil where the session was refused.
+func opened(c state.SessionOpen, a consensus.Applied) *check.Opened {
+	r := a.Result.Session
+	if r == nil || a.Result.Err != nil {
+		return nil
+	}
+	o := &check.Opened{
+		Node: c.NodeID, Session: c.Session, Boot: c.BootID, Hub: c.Hub, Epoch: r.Epoch, Status: r.Status,
+		Head: c.Head, Applied: r.Applied, Lost: c.Lost,
+	}
+	return o
+}
+
+func moved(c state.NodeStatus, a consensus.Applied) []check.Moved {
+	var ms []check.Moved
+	for _, n := range c.Nodes {
+		if node, ok := a.View.Node(n.NodeID); ok && slices.Contains(a.Result.Moved, n.NodeID) {
+			ms = append(ms, check.Moved{Node: n.NodeID, Epoch: n.Epoch, Status: node.Status})
+		}
+	}
+	return ms
+}
+
+func batches(c state.AllocUpdates, r state.Result) []check.Batch {
+	var bs []check.Batch
+	for i, b := range c.Batches {
+		if i >= len(r.Updates) || len(b.Rows) == 0 && r.Updates[i].Code == "" {
+			continue
+		}
+		u := r.Updates[i]
+		seen := check.Batch{
+			Node: b.NodeID, Epoch: b.Epoch, First: b.First, Base: b.Base,
+			Code: u.Code, Applied: u.Applied, Status: u.Status,
+		}
+		for k, raw := range b.Rows {
+			row, err := syncproto.DecodeRow(raw)
+			if err != nil {
+				row = fleet.Transition{Seq: b.First + fleet.Seq(k)} // and the batch was refused, or a tap says so
+			}
+			seen.Rows = append(seen.Rows, row)
+		}
+		bs = append(bs, seen)
+	}
+	return bs
+}
+
+// planned are the allocations that a plan names, and their nodes, as they are after
+// it.
+func planned(e *check.Effects, c state.Plan, v *state.View) {
+	nodes := map[fleet.NodeID]bool{}
+	for _, byNode := range []map[fleet.NodeID][]fleet.Alloc{c.Result.NodeUpdate, c.Result.NodeAllocation} {
+		for id, allocs := range byNode {
+			nodes[id] = true
+			for i := range allocs {
+				if a, ok := v.Alloc(allocs[i].ID); ok {
+					e.Allocs = append(e.Allocs, *a)
+				}
+			}
+		}
+	}
+	for id := range nodes {
+		n, ok := v.Node(id)
+		if !ok {
+			continue
+		}
+		load := check.Load{Node: id, Name: n.Name, Free: n.Free()}
+		for a := range v.AllocsByNode(id) {
+			if a.OccupiesNode() {
+				load.Used = load.Used.Add(a.AllocatedResources)
+			}
+		}
+		e.Nodes, e.Loads = append(e.Nodes, fleet.Node{ID: n.ID, Name: n.Name, Status: n.Status}), append(e.Loads, load)
+	}
+	slices.SortFunc(e.Allocs, func(a, b fleet.Alloc) int { return compare(a.ID, b.ID) })
+	slices.SortFunc(e.Nodes, func(a, b fleet.Node) int { return compare(a.ID, b.ID) })
+	slices.SortFunc(e.Loads, func(a, b check.Load) int { return compare(a.Node, b.Node) })
+}

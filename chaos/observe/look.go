@@ -1,0 +1,55 @@
+package observe
+
+import (
+	"cmp"
+
+	"skerry/chaos/check"
+	"skerry/edge/local"
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func compare[T ~string](a, b T) int { return cmp.Compare(a, b) }
+
+// Hub is a hub's state as it is. Histories are wanted of a picture alone: they are
+// the larger part of it.
+func Hub(name string, v *state.View, histories bool) *check.Hub {
+	h := &check.Hub{Name: name, Index: v.Index()}
+	for n := range v.Nodes("") {
+		h.Nodes = append(h.Nodes, *n)
+	}
+	for a := range v.Allocs("*", "") {
+		h.Allocs = append(h.Allocs, *a)
+	}
+	for e := range v.Evals("*", "") {
+		h.Evals = append(h.Evals, *e)
+	}
+	if !histories {
+		return h
+	}
+	h.NodeHistory, h.AllocHistory = map[fleet.NodeID][]fleet.HistoryEntry{}, map[fleet.AllocID][]fleet.HistoryEntry{}
+	h.Dropped = map[fleet.AllocID]uint64{}
+	for _, n := range h.Nodes {
+		h.NodeHistory[n.ID] = v.NodeHistory(n.ID)
+	}
+	for _, a := range h.Allocs {
+		h.AllocHistory[a.ID], h.Dropped[a.ID] = v.History(a.ID), v.HistoryDropped(a.ID)
+	}
+	return h
+}
+
+// Edge is where an edge stands. rows are those that its journal did not hold at the
+// last look.
+func Edge(name string, id fleet.NodeID, link local.Link, journal local.Journal, rows []fleet.Transition) *check.Edge {
+	return &check.Edge{
+		Name: name, NodeID: id, Rows: rows,
+		Link: &check.Link{
+			Connected: link.State == "connected", Session: link.Session, Status: fleet.NodeStatus(link.Status),
+			Away: link.Away, NextTry: link.NextTry, WentBack: link.WentBack, Fenced: link.Fenced,
+		},
+		Journal: &check.Journal{
+			First: journal.First, Last: journal.Last, Acknowledged: journal.Acknowledged,
+			Bytes: journal.Bytes, Dropped: journal.Dropped, Lost: journal.Lost,
+		},
+	}
+}
