@@ -1,0 +1,151 @@
+package disk_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"skerry/chaos/disk"
+)
+
+const size = 64 << 20
+
+// mustDisk makes a disk; ok is false where that takes root.
+func mustDisk(tb testing.TB) (d *disk.Disk, dir string, ok bool) {
+	tb.Helper()
+	if os.Geteuid() != 0 {
+		tb.Log("not root: no file system can be mounted")
+		return nil, "", false
+	}
+	dir = filepath.Join(tb.TempDir(), "disk")
+	d, err := disk.Make(dir+".img", dir, size)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return d, dir, true
+}
+
+func nobody() error { return nil }
+
+func mustWrite(tb testing.TB, path, text string, sync bool) {
+	tb.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		tb.Fatal(err)
+	}
+	if sync {
+		if err := f.Sync(); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// TestPowerCutForgets writes with and without fsync, in both orders, cuts the
+// power, and looks.
+func TestPowerCutForgets(t *testing.T) {
+	d, dir, ok := mustDisk(t)
+	if !ok {
+		return
+	}
+	for range 3 {
+		mustWrite(t, filepath.Join(dir, "early"), "not synced", false)
+		mustWrite(t, filepath.Join(dir, "synced"), "synced", true)
+		mustWrite(t, filepath.Join(dir, "late"), "not synced", false)
+		if err := d.PowerCut(nobody); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, "synced")); err != nil || string(b) != "synced" {
+			t.Errorf("a synced file holds %q, %v", b, err)
+		}
+		// The early one's name may have been made durable with the synced one, its
+		// content not.
+		for _, name := range []string{"early", "late"} {
+			if b, _ := os.ReadFile(filepath.Join(dir, name)); len(b) > 0 {
+				t.Errorf("%s, which was not synced, holds %q", name, b)
+			}
+		}
+		for _, name := range []string{"early", "late", "synced"} {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestPowerCutFindsADiskThatRemembers syncs behind the disk's back.
+func TestPowerCutFindsADiskThatRemembers(t *testing.T) {
+	d, _, ok := mustDisk(t)
+	if !ok {
+		return
+	}
+	err := d.PowerCut(func() error { syscall.Sync(); return nil })
+	if !errors.Is(err, disk.ErrRemembers) {
+		t.Errorf("a disk that was synced passed: %v", err)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	d, dir, ok := mustDisk(t)
+	if !ok {
+		return
+	}
+	full, err := d.Fill()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(full, syscall.ENOSPC) {
+		t.Errorf("it was filled until: %v", full)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "more"), make([]byte, 8192), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("writing on a full disk: %v", err)
+	}
+	if err := d.Empty(); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, filepath.Join(dir, "more"), "fits again", true)
+}
+
+func TestStutterStallsWrites(t *testing.T) {
+	d, dir, ok := mustDisk(t)
+	if !ok {
+		return
+	}
+	const frozen = 300 * time.Millisecond
+	if err := d.Freeze(); err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan time.Duration)
+	began := time.Now()
+	go func() {
+		_ = os.WriteFile(filepath.Join(dir, "slow"), []byte("slow"), 0o600)
+		wrote <- time.Since(began)
+	}()
+	select {
+	case <-wrote:
+		t.Error("a frozen disk took a write")
+	case <-time.After(frozen):
+		if err := d.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+		<-wrote
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), frozen)
+	defer cancel()
+	times, err := d.Stutter(ctx, 20*time.Millisecond, 20*time.Millisecond)
+	if err != nil || times < 2 {
+		t.Errorf("it froze %d times: %v", times, err)
+	}
+}
