@@ -46,6 +46,7 @@ edge/local              < fleet
 edge/swarm              < fleet edge
 edge                    < fleet syncproto
 
+chaos/fabric            <
 chaos/faultnet          <
 chaos/proc              <
 chaos/check             < fleet

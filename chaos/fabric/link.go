@@ -1,0 +1,211 @@
+package fabric
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// link is one direction between two hosts. All is guarded by Net.mu.
+type link struct {
+	from, to *Host
+	rand     *rand.Rand
+
+	epoch  uint64 // what cuts and shapes belong to
+	cuts   []*Fault
+	shapes []shape
+
+	last     instant // arrival of the latest packet that kept the order
+	late     instant // arrival of the latest packet that was held back; 0: none
+	lateness *Fault  // who held it
+}
+
+// shape is a profile on a link, with the line that its packets share.
+type shape struct {
+	fault *Fault
+	line  *queue
+	speed int // bits per second; 0: unlimited
+}
+
+// queueKey names a line of a profile: whose it is, and which direction.
+type queueKey struct {
+	host *Host
+	up   bool
+}
+
+// queue is a line that sends one packet after the other.
+type queue struct{ free instant }
+
+// passage is what a link does with a packet.
+type passage struct {
+	refused, lost bool
+	at            instant
+	again         instant // a duplicate's; never: none
+}
+
+// link returns the way to another host, with the faults of now; mu is held.
+func (h *Host) link(to *Host) *link {
+	l := h.links[to]
+	if l == nil {
+		l = &link{from: h, to: to, rand: h.net.random(h.name, to.name)}
+		h.links[to] = l
+	} else if l.epoch == h.net.epoch {
+		return l
+	}
+	l.epoch = h.net.epoch
+	l.cuts, l.shapes, l.last, l.late = nil, nil, 0, 0
+	if h == to {
+		return l
+	}
+	for _, f := range h.net.faults {
+		forward, applies := f.outward(h.name, to.name)
+		switch {
+		case !applies:
+		case f.cut:
+			l.cuts = append(l.cuts, f)
+		default:
+			l.shapes = append(l.shapes, f.shape(h, to, forward))
+		}
+	}
+	return l
+}
+
+// shape finds the line of the host that a chose.
+func (f *Fault) shape(from, to *Host, forward bool) shape {
+	key := queueKey{host: from, up: true}
+	if !forward {
+		key = queueKey{host: to}
+	}
+	line := f.queues[key]
+	if line == nil {
+		line = &queue{}
+		f.queues[key] = line
+	}
+	return shape{fault: f, line: line, speed: f.profile.speed(key.up)}
+}
+
+// stopped counts a packet, or a write on a stream, that a cut keeps from
+// passing, and returns the mode of the first cut.
+func (l *link) stopped(stream bool) (mode Mode, cut bool) {
+	for i, f := range l.cuts {
+		switch {
+		case f.mode == Refused:
+			f.count.Refused++
+		case stream:
+			f.count.Stalled++
+		default:
+			f.count.Dropped++
+		}
+		if i == 0 {
+			mode = f.mode
+		}
+	}
+	return mode, len(l.cuts) > 0
+}
+
+// packet decides what becomes of a packet with its headers.
+func (l *link) packet(now instant, bytes int) passage {
+	if mode, cut := l.stopped(false); cut {
+		return passage{refused: mode == Refused, lost: mode == Silent}
+	}
+	p := passage{at: now, again: never}
+	var back time.Duration // held back
+	twice := false
+	for i := range l.shapes {
+		s := &l.shapes[i]
+		prof := &s.fault.profile
+		if l.draw(prof.Loss) || !s.transmit(&p.at, bytes, false) {
+			s.fault.count.Dropped++
+			return passage{lost: true}
+		}
+		p.at = p.at.add(l.delay(prof))
+		if l.draw(prof.Duplicate) {
+			twice = true
+			s.fault.count.Duplicated++
+		}
+		if l.draw(prof.Reorder) {
+			back += 1 + time.Duration(l.rand.Int64N(int64(max(prof.Latency, minHeldBack))))
+			l.lateness = s.fault
+		}
+		if prof.Latency+prof.Jitter > 0 || s.speed > 0 {
+			s.fault.count.Delayed++
+		}
+	}
+	p.at = l.order(p.at.add(l.floor()), back)
+	if twice {
+		p.again = p.at
+	}
+	return p
+}
+
+const minHeldBack = 10 * time.Millisecond
+
+// order keeps packets in the order they were sent, but for those held back.
+func (l *link) order(at instant, back time.Duration) instant {
+	at = max(at, l.last)
+	if back > 0 {
+		at = at.add(back)
+		l.late = max(l.late, at)
+		return at
+	}
+	l.last = at
+	if l.late > at {
+		l.lateness.count.Reordered++
+	}
+	l.late = 0
+	return at
+}
+
+// segment decides when a write on a stream arrives; cuts were looked at before.
+func (l *link) segment(now instant, bytes int) instant {
+	at := now
+	for i := range l.shapes {
+		s := &l.shapes[i]
+		prof := &s.fault.profile
+		s.transmit(&at, bytes, true)
+		at = at.add(l.delay(prof))
+		if l.draw(prof.Loss) {
+			s.fault.count.Dropped++
+			at = at.add(prof.retransmission())
+		}
+		if prof.Latency+prof.Jitter > 0 || s.speed > 0 {
+			s.fault.count.Delayed++
+		}
+	}
+	return at.add(l.floor())
+}
+
+// floor is the latency of a link without a shape.
+func (l *link) floor() time.Duration {
+	switch {
+	case l.from == l.to:
+		return loopback
+	case len(l.shapes) > 0:
+		return 0
+	}
+	return LANLatency
+}
+
+// transmit puts a packet on the line, and moves at to where its last bit is
+// sent. A full queue refuses a packet; a stream waits.
+func (s *shape) transmit(at *instant, bytes int, stream bool) bool {
+	if s.speed == 0 {
+		return true
+	}
+	begin := max(s.line.free, *at)
+	waiting := float64(begin-*at) / float64(time.Second) * float64(s.speed) / 8
+	if !stream && int(waiting)+bytes > s.fault.profile.room(s.speed) {
+		return false
+	}
+	s.line.free = begin.add(airtime(bytes, s.speed))
+	*at = s.line.free
+	return true
+}
+
+func (l *link) delay(p *Profile) time.Duration {
+	if p.Jitter == 0 {
+		return p.Latency
+	}
+	return max(0, p.Latency+time.Duration(l.rand.Int64N(2*int64(p.Jitter)+1))-p.Jitter)
+}
+
+func (l *link) draw(fraction float64) bool { return fraction > 0 && l.rand.Float64() < fraction }

@@ -1,0 +1,199 @@
+package fabric
+
+import (
+	"context"
+	"net"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// Dialing, as Linux does it.
+const (
+	backlog    = 128         // connections that wait to be accepted
+	firstRetry = time.Second // doubles with each attempt
+	attempts   = 7
+	synSize    = 60
+)
+
+// Listener is a TCP port.
+type Listener struct {
+	host   *Host
+	port   uint16
+	addr   *net.TCPAddr
+	accept waiter
+
+	// Guarded by Net.mu.
+	closed   bool
+	released bool
+	queue    []incoming
+}
+
+// incoming is a connection that waits to be accepted.
+type incoming struct {
+	at     instant
+	stream *Stream
+}
+
+var _ net.Listener = (*Listener)(nil)
+
+// Accept returns the next connection.
+func (l *Listener) Accept() (net.Conn, error) {
+	var s *Stream
+	l.accept.wait(func(now instant) (instant, bool) {
+		if l.closed {
+			return 0, true
+		}
+		if l.host.pause != nil || len(l.queue) == 0 {
+			return never, false
+		}
+		first := 0
+		for i, w := range l.queue {
+			if w.at < l.queue[first].at {
+				first = i
+			}
+		}
+		if l.queue[first].at > now {
+			return l.queue[first].at, false
+		}
+		s = l.queue[first].stream
+		l.queue = slices.Delete(l.queue, first, first+1)
+		return 0, true
+	})
+	if s == nil {
+		return nil, opError("accept", "tcp", l.addr, nil, net.ErrClosed)
+	}
+	return s, nil
+}
+
+// Close gives the port back. Connections that nobody has accepted end.
+func (l *Listener) Close() error {
+	n := l.host.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if l.released {
+		return opError("close", "tcp", l.addr, nil, net.ErrClosed)
+	}
+	l.released = true
+	if l.closed {
+		return nil
+	}
+	for _, w := range l.queue {
+		w.stream.hangUp(n.now())
+	}
+	l.end()
+	return nil
+}
+
+// end makes the listener dead, and returns how many things that were; mu is
+// held.
+func (l *Listener) end() int {
+	l.closed = true
+	l.queue = nil
+	if l.host.listeners[l.port] == l {
+		delete(l.host.listeners, l.port)
+	}
+	l.accept.notify()
+	return 1
+}
+
+// Addr is a *net.TCPAddr: the host's own address when it began to listen.
+func (l *Listener) Addr() net.Addr { return l.addr }
+
+// Dial opens a stream to an address such as "10.0.0.1:4646", or with a host's
+// name instead. It takes a round trip. Where nothing answers it tries again after
+// 1 s, 3 s, 7 s …, and gives up with the context or after 127 s; it is refused at
+// once where the way is cut so, and after a round trip where nobody listens.
+func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	s, err := h.dial(ctx, addr)
+	if err != nil {
+		return nil, opError("dial", "tcp", nil, textAddr(addr), err)
+	}
+	return s, nil
+}
+
+// textAddr is an address in an error.
+type textAddr string
+
+func (textAddr) Network() string  { return "tcp" }
+func (a textAddr) String() string { return string(a) }
+
+func (h *Host) dial(ctx context.Context, addr string) (*Stream, error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	retry := firstRetry
+	for range attempts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		s, wait, gone, err := h.attempt(addr)
+		if s == nil && wait == 0 && err == nil {
+			wait = retry
+			retry *= 2
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-gone:
+			err = net.ErrClosed
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil && s != nil {
+			_ = s.Close() // it was not closed before
+		}
+		if err != nil || s != nil {
+			return s, err
+		}
+	}
+	return nil, syscall.ETIMEDOUT
+}
+
+// attempt sends a first packet. After the wait there is a stream or an error; or
+// nothing answers, and the wait is 0.
+func (h *Host) attempt(addr string) (s *Stream, wait time.Duration, gone <-chan struct{}, err error) {
+	n := h.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, 0, h.gone, net.ErrClosed
+	}
+	h.up = true
+	dst, err := n.resolve(addr)
+	if err != nil {
+		return nil, 0, h.gone, err
+	}
+	now := n.now()
+	target := n.places[dst.Addr()]
+	if dst.Addr() == h.ip || dst.Addr().IsLoopback() {
+		target = h
+	}
+	if target == nil || h.pause != nil {
+		return nil, 0, h.gone, nil
+	}
+	there, back := h.link(target), target.link(h)
+	if mode, cut := there.stopped(true); cut && mode == Refused {
+		return nil, 0, h.gone, syscall.ECONNREFUSED
+	} else if cut {
+		return nil, 0, h.gone, nil
+	}
+	if _, cut := back.stopped(true); cut || !target.up {
+		return nil, 0, h.gone, nil
+	}
+	arrives := there.segment(now, synSize)
+	answered := back.segment(arrives, synSize)
+	wait = time.Duration(answered - now)
+	l := target.listeners[dst.Port()]
+	switch {
+	case l == nil:
+		return nil, wait, h.gone, syscall.ECONNREFUSED
+	case len(l.queue) >= backlog:
+		return nil, 0, h.gone, nil
+	}
+	p := n.join(h, target, dst.Port())
+	at := there.segment(answered, synSize)
+	p.ends[0].out.last, p.ends[1].out.last = at, answered
+	l.queue = append(l.queue, incoming{at: at, stream: p.ends[1]})
+	l.accept.expect(now, at)
+	return p.ends[0], wait, h.gone, nil
+}

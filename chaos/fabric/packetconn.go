@@ -1,0 +1,345 @@
+package fabric
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Bounds of a packet socket, those of Linux.
+const (
+	maxPayload    = 65507  // of UDP over IPv4
+	headers       = 28     // of IPv4 and UDP
+	defaultBuffer = 212992 // net.core.rmem_default
+	maxBuffer     = 8 << 20
+	// bookkeeping is what the system's buffer charges for a packet besides its
+	// bytes (struct sk_buff and rounding).
+	bookkeeping = 640
+	// maxFlight bounds what is under way to one socket.
+	maxFlight = 1 << 16
+)
+
+// PacketConn is a UDP socket.
+type PacketConn struct {
+	host *Host
+	port uint16
+	read waiter
+
+	// Guarded by Net.mu.
+	ended    bool // nothing more is read or sent
+	released bool // Close was called
+	writeBy  instant
+	local    *net.UDPAddr
+	public   netip.AddrPort
+	source   *net.UDPAddr // public, as others see it; nil: the NAT has no port for it yet
+	used     instant      // when it last sent or was sent to
+	moved    *Fault       // what has changed the address, until the next packet
+	flight   flight       // on their way to here
+	ready    fifo         // arrived
+	charged  int          // bytes of the buffer that ready takes
+	buffer   int
+}
+
+var _ net.PacketConn = (*PacketConn)(nil)
+
+func newPacketConn(h *Host, port uint16) *PacketConn {
+	c := &PacketConn{host: h, port: port, read: newWaiter(h.net), writeBy: never, buffer: defaultBuffer}
+	c.place()
+	return c
+}
+
+// place gives the socket the host's address; mu is held.
+func (c *PacketConn) place() {
+	at := netip.AddrPortFrom(c.host.ip, c.port)
+	c.local = net.UDPAddrFromAddrPort(at)
+	if c.host.nat == nil {
+		c.public, c.source = at, c.local
+	}
+}
+
+// ReadFrom returns the next packet; what does not fit into b is lost.
+func (c *PacketConn) ReadFrom(b []byte) (size int, from net.Addr, err error) {
+	c.read.wait(func(now instant) (instant, bool) {
+		switch {
+		case c.ended:
+			err = net.ErrClosed
+			return 0, true
+		case c.read.expired(now):
+			err = os.ErrDeadlineExceeded
+			return 0, true
+		case c.host.pause != nil:
+			return never, false
+		}
+		c.arrive(now)
+		if c.ready.len() == 0 {
+			return c.flight.next(), false
+		}
+		d := c.ready.pop()
+		c.charged -= len(d.data) + bookkeeping
+		size, from = copy(b, d.data), d.from
+		c.host.net.release(d.data)
+		return 0, true
+	})
+	if err != nil {
+		return 0, nil, opError("read", "udp", c.LocalAddr(), nil, err)
+	}
+	return size, from, nil
+}
+
+// WriteTo sends a packet to a *net.UDPAddr. It never blocks.
+func (c *PacketConn) WriteTo(b []byte, to net.Addr) (int, error) {
+	if err := c.write(b, to); err != nil {
+		return 0, opError("write", "udp", c.LocalAddr(), to, err)
+	}
+	return len(b), nil
+}
+
+func (c *PacketConn) write(b []byte, to net.Addr) error {
+	a, ok := to.(*net.UDPAddr)
+	if !ok || a.Port == 0 {
+		return syscall.EINVAL
+	}
+	dst := a.AddrPort()
+	dst = netip.AddrPortFrom(dst.Addr().Unmap(), dst.Port())
+	h := c.host
+	h.net.mu.Lock()
+	defer h.net.mu.Unlock()
+	now := h.net.now()
+	switch {
+	case c.released:
+		return net.ErrClosed
+	case c.writeBy <= now:
+		return os.ErrDeadlineExceeded
+	case len(b) > maxPayload:
+		return syscall.EMSGSIZE
+	case c.ended: // the machine is dead
+		return nil
+	case h.pause != nil:
+		h.hold(c, b, dst)
+		return nil
+	}
+	return c.send(now, b, dst)
+}
+
+// errRefused is what sendto returns where there is no way.
+var errRefused = os.NewSyscallError("sendto", syscall.ECONNREFUSED)
+
+// send puts a packet on its way; mu is held.
+func (c *PacketConn) send(now instant, b []byte, dst netip.AddrPort) error {
+	h := c.host
+	bytes := len(b) + headers
+	h.traffic.SentPackets++
+	h.traffic.SentBytes += bytes
+	c.translate(now)
+	target, peer := h.route(now, dst)
+	if target == nil {
+		return nil
+	}
+	p := h.link(target).packet(now, bytes)
+	switch {
+	case p.refused:
+		return errRefused
+	case p.lost:
+	case peer == nil:
+		target.stray()
+	default:
+		peer.expect(now, p.at, b, c)
+		if p.again != never {
+			peer.expect(now, p.again, b, c)
+		}
+	}
+	return nil
+}
+
+// translate makes sure that the socket has an address that others can answer to;
+// mu is held.
+func (c *PacketConn) translate(now instant) {
+	h := c.host
+	if h.nat != nil {
+		if h.forgotten(c, now) {
+			h.nat.unbind(c)
+		}
+		if c.source == nil {
+			h.nat.bind(c)
+		}
+		c.used = now
+	}
+	if c.moved != nil {
+		c.moved.count.Readdressed++
+		c.moved = nil
+	}
+}
+
+// forgotten reports whether the NAT has given up a socket that was silent; mu is
+// held.
+func (h *Host) forgotten(c *PacketConn, now instant) bool {
+	return h.natIdle > 0 && c.source != nil && now > c.used.add(h.natIdle)
+}
+
+// route finds the host at an address, and the socket where there is one; mu is
+// held.
+func (h *Host) route(now instant, dst netip.AddrPort) (*Host, *PacketConn) {
+	n := h.net
+	if dst.Addr() == h.ip || dst.Addr().IsLoopback() {
+		return h, h.packets[dst.Port()]
+	}
+	if t := n.nats[dst.Addr()]; t != nil {
+		c := t.ports[dst.Port()]
+		switch f := t.former[dst.Port()]; {
+		case c != nil && !c.host.forgotten(c, now):
+			c.used = now
+			return c.host, c
+		case f != nil:
+			f.count.Dropped++
+		default:
+			h.traffic.Strays++
+		}
+		return nil, nil
+	}
+	if target := n.places[dst.Addr()]; target != nil {
+		return target, target.packets[dst.Port()]
+	}
+	if f := n.former[dst.Addr()]; f != nil {
+		f.count.Dropped++
+	} else {
+		h.traffic.Strays++
+	}
+	return nil, nil
+}
+
+// stray counts a packet to a port of the host where nobody listens; mu is held.
+func (h *Host) stray() {
+	if !h.up {
+		h.crash.count.Dropped++
+	}
+	h.traffic.Strays++
+}
+
+// expect takes a packet that will arrive; mu is held.
+func (c *PacketConn) expect(now, at instant, b []byte, from *PacketConn) {
+	n := c.host.net
+	if len(c.flight) >= maxFlight {
+		c.host.traffic.Overflows++
+		return
+	}
+	data := n.buffer(len(b))
+	copy(data, b)
+	n.seq++
+	c.flight.push(datagram{at: at, seq: n.seq, data: data, from: from.source, own: from.host == c.host})
+	c.read.expect(now, at)
+}
+
+// arrive moves into the buffer what has arrived by now; mu is held.
+func (c *PacketConn) arrive(now instant) {
+	h := c.host
+	for c.flight.next() <= now {
+		d := c.flight.pop()
+		h.traffic.ReceivedPackets++
+		h.traffic.ReceivedBytes += len(d.data) + headers
+		if h.pause != nil {
+			h.pause.count.Held++
+		}
+		charge := len(d.data) + bookkeeping
+		if c.charged+charge > c.buffer {
+			h.traffic.Overflows++
+			if h.pause != nil {
+				h.pause.count.Dropped++
+			}
+			h.net.release(d.data)
+			continue
+		}
+		c.charged += charge
+		c.ready.push(d)
+	}
+}
+
+// lose drops what is under way from other hosts, by a fault; mu is held.
+func (c *PacketConn) lose(f *Fault) {
+	var own flight
+	for len(c.flight) > 0 {
+		if d := c.flight.pop(); d.own {
+			own.push(d)
+		} else {
+			f.count.Dropped++
+			c.host.net.release(d.data)
+		}
+	}
+	c.flight = own
+}
+
+// end makes the socket dead; mu is held.
+func (c *PacketConn) end() {
+	h := c.host
+	c.ended = true
+	if h.packets[c.port] == c {
+		delete(h.packets, c.port)
+	}
+	if h.nat != nil {
+		h.nat.unbind(c)
+	}
+	for len(c.flight) > 0 {
+		h.net.release(c.flight.pop().data)
+	}
+	for c.ready.len() > 0 {
+		h.net.release(c.ready.pop().data)
+	}
+	c.read.notify()
+}
+
+// Close gives the port back.
+func (c *PacketConn) Close() error {
+	n := c.host.net
+	n.mu.Lock()
+	again := c.released
+	if !c.ended {
+		c.arrive(n.now())
+		c.end()
+	}
+	c.released = true
+	n.mu.Unlock()
+	if again {
+		return opError("close", "udp", c.LocalAddr(), nil, net.ErrClosed)
+	}
+	return nil
+}
+
+// LocalAddr is a *net.UDPAddr: the host's own address, behind a NAT the private
+// one.
+func (c *PacketConn) LocalAddr() net.Addr {
+	c.host.net.mu.Lock()
+	defer c.host.net.mu.Unlock()
+	return c.local
+}
+
+// SetDeadline sets both deadlines.
+func (c *PacketConn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// SetReadDeadline is for ReadFrom, also one that waits already.
+func (c *PacketConn) SetReadDeadline(t time.Time) error {
+	c.read.until(t)
+	return nil
+}
+
+// SetWriteDeadline makes later writes fail after t.
+func (c *PacketConn) SetWriteDeadline(t time.Time) error {
+	c.host.net.mu.Lock()
+	defer c.host.net.mu.Unlock()
+	c.writeBy = c.host.net.at(t)
+	return nil
+}
+
+// SetReadBuffer bounds what may wait to be read, up to 8 MiB.
+func (c *PacketConn) SetReadBuffer(bytes int) error {
+	c.host.net.mu.Lock()
+	defer c.host.net.mu.Unlock()
+	c.buffer = min(max(bytes, bufferSize+bookkeeping), maxBuffer)
+	return nil
+}
+
+// SetWriteBuffer does nothing: a write never waits.
+func (c *PacketConn) SetWriteBuffer(int) error { return nil }

@@ -1,0 +1,78 @@
+package fabric
+
+import "time"
+
+// Profile is what a link is like. The zero Profile is a perfect link.
+type Profile struct {
+	// Latency is how long a packet takes, one way; it varies by up to Jitter in
+	// either direction (evenly distributed), without changing the order of packets.
+	Latency, Jitter time.Duration
+	// Fractions (0 to 1) of the packets. Streams lose nothing: what is lost comes
+	// a retransmission later. They are neither duplicated nor reordered.
+	Loss, Duplicate float64
+	// Reorder is the fraction that is held back, for up to Latency (10 ms at
+	// least), so that later packets overtake.
+	Reorder float64
+	// Bandwidth is in bits per second, 0: unlimited. Each host that a Shape's a
+	// chooses has such an access line, one for each direction, which all its
+	// packets to and from b share. Up is the line's other speed, for what a sends;
+	// 0: the same.
+	Bandwidth, Up int
+	// Queue is how many bytes may wait for the line; what comes on top is dropped.
+	// 0: what the line carries in 200 ms, at least 32 KiB.
+	Queue int
+}
+
+// Profiles by name: those of scenarios.
+var Profiles = map[string]Profile{
+	"lan":        {Latency: LANLatency},
+	"satellite":  Satellite,
+	"cellular3g": Cellular3G,
+}
+
+// Satellite is a geostationary one: 600 ms ± 50 ms for a packet and its answer (as
+// tc-netem gives when it delays one side; the way of light alone, up and down
+// twice, takes 477 ms), 2 % loss, 25 Mbit/s.
+var Satellite = Profile{
+	Latency: 300 * time.Millisecond, Jitter: 25 * time.Millisecond,
+	Loss: 0.02, Bandwidth: 25_000_000, Queue: 1 << 20,
+}
+
+// Cellular3G is a phone network's data service. Speeds and round trip (1.6 Mbit/s
+// down, 768 kbit/s up, 300 ms) are WebPageTest's profile "3G" (WPO-Foundation/
+// webpagetest, settings/connectivity.ini.sample). Losses are rare and delays vary
+// widely, since the radio link retransmits (Cano-García, González-Parada, Casilari:
+// Experimental Analysis and Characterization of Packet Delay in UMTS Networks,
+// NEW2AN 2006): 0.5 % and ± 75 ms. The queue is deep (Jiang, Wang, Lee, Rhee:
+// Tackling Bufferbloat in 3G/4G Networks, IMC 2012): 128 KiB, 1.4 s up.
+var Cellular3G = Profile{
+	Latency: 150 * time.Millisecond, Jitter: 75 * time.Millisecond,
+	Loss: 0.005, Bandwidth: 1_600_000, Up: 768_000, Queue: 128 << 10,
+}
+
+// speed is that of one direction, in bits per second.
+func (p Profile) speed(up bool) int {
+	if up && p.Up > 0 {
+		return p.Up
+	}
+	return p.Bandwidth
+}
+
+// room is how many bytes may wait for a line of that speed.
+func (p Profile) room(speed int) int {
+	if p.Queue > 0 {
+		return p.Queue
+	}
+	return max(speed/8/5, 32<<10)
+}
+
+// airtime is how long a line is busy with a packet.
+func airtime(bytes, speed int) time.Duration {
+	return time.Duration(float64(bytes) * 8 / float64(speed) * float64(time.Second))
+}
+
+// retransmission is how long TCP takes to notice and mend a loss (RFC 6298: an
+// RTO is the round trip and its variation, on Linux at least 200 ms).
+func (p Profile) retransmission() time.Duration {
+	return max(200*time.Millisecond, 2*p.Latency+4*p.Jitter)
+}
