@@ -40,6 +40,8 @@ const handleVersion = 1
 // World is the machine that simulated tasks live on. It may be used from several
 // goroutines.
 type World struct {
+	watch func(Event) // nil: nobody does
+
 	mu     sync.Mutex
 	tasks  map[string]*task // by TaskConfig.ID
 	starts map[string]int
@@ -48,6 +50,35 @@ type World struct {
 // NewWorld makes an empty World.
 func NewWorld() *World {
 	return &World{tasks: make(map[string]*task), starts: make(map[string]int)}
+}
+
+// What happens to tasks, as an Event has it.
+const (
+	Started  = "started"
+	Exited   = "exited"   // by itself
+	Stopped  = "stopped"  // by a signal
+	Vanished = "vanished" // with its machine
+)
+
+// Event is what happened to a task.
+type Event struct {
+	ID   string // TaskConfig.ID
+	What string
+	Exit drivers.Exit // but of Started
+}
+
+// NewWatchedWorld makes an empty World that tells of everything that happens in it.
+// watch must not block, nor ask the World anything.
+func NewWatchedWorld(watch func(Event)) *World {
+	w := NewWorld()
+	w.watch = watch
+	return w
+}
+
+func (w *World) tell(e Event) {
+	if w.watch != nil {
+		w.watch(e)
+	}
 }
 
 // Reboot ends all tasks that run, without a trace of how.
@@ -82,7 +113,7 @@ func (w *World) End(id string, exit drivers.Exit) bool {
 	w.mu.Lock()
 	t := w.tasks[id]
 	w.mu.Unlock()
-	return t != nil && t.end(exit)
+	return t != nil && t.end(Exited, exit)
 }
 
 func (w *World) list() []*task {
@@ -171,12 +202,13 @@ func (w *World) start(cfg drivers.TaskConfig, s script) {
 	w.tasks[cfg.ID] = t
 	w.starts[cfg.ID]++
 	w.mu.Unlock()
+	w.tell(Event{ID: cfg.ID, What: Started})
 	if s.forever {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.timer = time.AfterFunc(s.runFor, func() { t.end(s.exit()) })
+	t.timer = time.AfterFunc(s.runFor, func() { t.end(Exited, s.exit()) })
 }
 
 // task is a simulated task.
@@ -197,7 +229,7 @@ type task struct {
 var errEnded = errors.New("the task has ended")
 
 // end ends the task, unless it has ended.
-func (t *task) end(exit drivers.Exit) bool {
+func (t *task) end(how string, exit drivers.Exit) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
@@ -209,12 +241,13 @@ func (t *task) end(exit drivers.Exit) bool {
 	exit.FinishedAt = time.Now()
 	t.exit, t.ended = exit, true
 	close(t.done)
+	t.world.tell(Event{ID: t.id, What: how, Exit: exit})
 	return true
 }
 
 // vanish ends the task as a reboot does.
 func (t *task) vanish() {
-	if t.end(drivers.Exit{Code: -1, Err: "lost: the machine rebooted"}) {
+	if t.end(Vanished, drivers.Exit{Code: -1, Err: "lost: the machine rebooted"}) {
 		t.mu.Lock()
 		t.vanished = true
 		t.mu.Unlock()
@@ -283,14 +316,14 @@ func (t *task) deliver(number int) {
 	exit := drivers.Exit{Signal: number, Code: 128 + number}
 	switch {
 	case number == sigkill || !t.script.ignores(number) && t.script.killAfter == 0:
-		t.end(exit)
+		t.end(Stopped, exit)
 	case !t.script.ignores(number):
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if t.timer != nil {
 			t.timer.Stop()
 		}
-		t.timer = time.AfterFunc(t.script.killAfter, func() { t.end(exit) })
+		t.timer = time.AfterFunc(t.script.killAfter, func() { t.end(Stopped, exit) })
 	}
 }
 

@@ -3,6 +3,7 @@ package sim_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -137,4 +138,28 @@ func FuzzScript(f *testing.F) {
 			t.Fatalf("an unknown key was taken: %s", b)
 		}
 	})
+}
+
+func TestAWatchedWorldTells(t *testing.T) {
+	var told []string
+	world := sim.NewWatchedWorld(func(e sim.Event) { told = append(told, e.ID+" "+e.What) })
+	d := sim.New(world)
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := d.Start(t.Context(), drivers.TaskConfig{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	world.End("a", drivers.Exit{Code: 3})
+	b, err := d.Recover(t.Context(), drivers.TaskConfig{ID: "b"}, drivers.Handle{Driver: sim.Name, TaskID: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Stop(t.Context(), "", 0); err != nil {
+		t.Fatal(err)
+	}
+	world.Reboot()
+	want := []string{"a started", "b started", "c started", "a exited", "b stopped", "c vanished"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
 }
