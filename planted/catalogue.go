@@ -28,7 +28,7 @@ var catalogue = []Entry{
 	{DisconnectTwice, "legal-history"},
 	{RetryWithoutJitter, "jitter"},
 	{LeakSocket, "no-leak"},
-	{ReplaceTwice, "instances"},
+	{ReplaceTwice, "once-per-disconnect"},
 	{SettleTwice, "once-per-disconnect"},
 	{OverCommit, "no-overcommit"},
 	{EvaluateSuperseded, "final-state"},

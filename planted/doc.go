@@ -37,7 +37,7 @@
 //	disconnect-twice          legal-history
 //	retry-without-jitter      jitter
 //	leak-socket               no-leak
-//	replace-twice             instances
+//	replace-twice             once-per-disconnect
 //	settle-twice              once-per-disconnect
 //	over-commit               no-overcommit
 //	evaluate-superseded       final-state

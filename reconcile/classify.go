@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // kind is what one allocation is, before its slot is looked at.
@@ -71,6 +72,9 @@ func (d *decision) classify(a *fleet.Alloc) *member {
 	m.rules = AbsenceOf(a.Group(), d.poolDefault(node))
 	ready := node != nil && node.Status == fleet.NodeReady
 	m.due = a.NeedsToReconnect() && (ready || m.absent && a.ClientTerminal())
+	if planted.On(planted.SettleTwice) {
+		m.due = len(a.AllocStates) > 0 && ready
+	}
 	switch {
 	case a.ServerTerminal():
 		m.kind = ended

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // decision is the work on one Input.
@@ -54,6 +55,9 @@ func Decide(in Input) Output {
 // stopGroup ends all allocations of a group that the job does not have, or of a
 // job that is not to run.
 func (d *decision) stopGroup(name string, allocs []*fleet.Alloc) {
+	if d.in.Job == nil && planted.On(planted.TombstoneForgotten) {
+		return
+	}
 	reason := fmt.Sprintf("the job has no group %s any more", name)
 	switch {
 	case d.in.Job == nil:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // slot is all allocations of one name.
@@ -123,7 +124,7 @@ func (d *decision) act(s *slot, g *fleet.TaskGroup) {
 	}
 	switch {
 	case !s.active():
-	case s.holder != nil:
+	case s.holder != nil && !(s.has(away) && planted.On(planted.ReplaceTwice)):
 		d.hold(s, g)
 	case s.has(frozen):
 	case s.has(away), s.has(leaving):

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -205,7 +206,7 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 			return nil, nil, fmt.Errorf("journal ends anew: %w", err)
 		}
 	}
-	if !d.Full {
+	if !d.Full && !planted.On(planted.StopByAbsence) {
 		return missing, nil, nil
 	}
 	for _, s := range d.Stop {
@@ -218,9 +219,12 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 	for id, w := range wants {
 		if !mentioned[id] && !w.Stop && !states[id].Ended() {
 			holdings = append(holdings, id)
+			if planted.On(planted.StopByAbsence) {
+				err = errors.Join(err, a.cfg.Desired.Stop(ctx, id, "not wanted any more"))
+			}
 		}
 	}
-	return missing, sorted(holdings), nil
+	return missing, sorted(holdings), err
 }
 
 // Restate journals the state of every allocation anew.

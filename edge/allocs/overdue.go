@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // Bounds of how exactly the last beat is remembered across a kill where an
@@ -132,6 +133,9 @@ func (a *Allocs) stopOverdue(ctx context.Context, wants map[fleet.AllocID]Want) 
 // stopAfter is the time after which an allocation stops without a hub.
 func stopAfter(w Want) (time.Duration, bool) {
 	g := w.Alloc.Group()
+	if planted.On(planted.StopAtLostAfter) && g != nil && g.Disconnect != nil && g.Disconnect.LostAfter != nil {
+		return *g.Disconnect.LostAfter, true
+	}
 	if g == nil || g.Disconnect == nil || g.Disconnect.StopOnClientAfter == nil {
 		return 0, false
 	}

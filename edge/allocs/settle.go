@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // settle brings what runs in line with what is wanted, and returns how long that
@@ -65,6 +66,9 @@ func (a *Allocs) update(id fleet.AllocID, w Want) bool {
 func (a *Allocs) begin(ctx context.Context, w Want, s State, first bool) error {
 	id, known := w.Alloc.ID, s.ClientStatus != ""
 	rebooted := known && s.BootID != a.cfg.BootID
+	if rebooted && planted.On(planted.RebootForgets) {
+		return nil
+	}
 	switch {
 	case w.Stop && !known && !a.hasFolder(id):
 		return a.end(ctx, id, fleet.ClientComplete, "told to stop before it began: "+w.StopReason)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // mark is where the journal's time stood when it was last written, and what is
@@ -108,6 +109,9 @@ func (j *Journal) Away() time.Duration {
 	defer j.mu.Unlock()
 	if j.live.ackAge < 0 {
 		return 0
+	}
+	if planted.On(planted.ClockDecides) {
+		return time.Duration(j.cfg.Now().UnixNano() - j.live.floor)
 	}
 	return age - j.live.ackAge
 }

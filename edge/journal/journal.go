@@ -47,6 +47,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // ErrClosed is returned by whatever is asked of a closed Journal.
@@ -162,6 +163,9 @@ func (j *Journal) open() error {
 		acknowledged: min(mem.mark.Acknowledged, mem.head.Last),
 		ackAge:       mem.mark.AckAge, floor: mem.mark.Floor, floorAge: mem.mark.FloorAge,
 		dirty: true, // the first commit marks this boot
+	}
+	if planted.On(planted.ResetStopDeadline) && mem.mark.AckAge >= 0 {
+		j.live.ackAge = j.clock.age()
 	}
 	if j.live.acknowledged < mem.head.First-1 {
 		j.live.acknowledged = mem.head.First - 1

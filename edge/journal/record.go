@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"skerry/fleet"
+	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -66,7 +67,9 @@ func (b *batch) record(ts []fleet.Transition) error {
 }
 
 // full reports whether the room for what may be dropped is used up.
-func (b *batch) full() bool { return b.m.bytes >= b.j.cfg.MaxBytes/4*3 }
+func (b *batch) full() bool {
+	return b.m.bytes >= b.j.cfg.MaxBytes/4*3 && !planted.On(planted.UnboundedBuffer)
+}
 
 // insert gives a transition the next number.
 func (b *batch) insert(t fleet.Transition) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // Labels of the steps of the disk protocol, as Config.Step is given them.
@@ -182,6 +183,12 @@ func (w *writer) commit(writes []*op) {
 	b := &batch{j: j, db: j.db, m: j.m, live: j.live, states: map[fleet.AllocID]State{}}
 	j.mu.Unlock()
 	taken, err := w.fill(b, writes)
+	if planted.On(planted.AcknowledgeBeforeFsync) && err == nil {
+		for _, o := range taken {
+			o.done <- nil
+		}
+		taken = nil
+	}
 	if err == nil && b.wrote {
 		err = w.finish(b)
 	} else {

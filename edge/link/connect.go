@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/planted"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
 )
@@ -104,7 +105,7 @@ func (l *Link) connection(ctx context.Context) (*found, error) {
 			return nil, ctx.Err()
 		case <-failed:
 			failed = nil
-			if l.mem.Session > 0 && !l.mem.Disconnected {
+			if l.mem.Session > 0 && (!l.mem.Disconnected || planted.On(planted.DisconnectTwice)) {
 				l.noteLoss(ctx, "no hub was reached")
 			}
 		case f := <-s.found:
@@ -160,6 +161,9 @@ func (l *Link) dialRound(ctx context.Context, hubs []string) (*found, error) {
 	}
 	cfg := transport.DialConfig{ALPN: syncproto.ALPNEdge, TLS: tls, IdleTimeout: quiet, HandshakeTimeout: handshakeTimeout(l.round)}
 	hub, conn, err := l.race(ctx, endpoint, cfg, hubs)
+	if err != nil && planted.On(planted.LeakSocket) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, errors.Join(err, endpoint.Close())
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // firstPause bounds the pause after the first attempt that failed; each further
@@ -31,6 +32,9 @@ func newPause(limit time.Duration) *pause {
 		backoff.WithMultiplier(2),
 		backoff.WithMaxElapsedTime(0),
 	)
+	if planted.On(planted.RetryWithoutJitter) {
+		b.RandomizationFactor = 0
+	}
 	b.Reset()
 	return &pause{cap: limit, steps: b}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -17,6 +18,9 @@ const maxBatch = syncproto.MaxUpdatesBytes / 2
 func (s *session) replay(ctx context.Context, applied fleet.Seq) {
 	s.acknowledge(ctx, applied)
 	s.cursor = applied + 1
+	if planted.On(planted.GlueOverGap) {
+		s.cursor = max(s.cursor, s.cfg.Journal.Head().Urgent)
+	}
 	if s.cursor < s.cfg.Journal.Head().First {
 		// The cluster forgot rows that it had acknowledged once, and they are gone
 		// here. What they added up to is said again.

@@ -8,6 +8,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // recoverTries bounds how often, a second apart, a driver is asked for a task
@@ -146,7 +147,7 @@ func (t *task) run(ctx context.Context) {
 func (t *task) resume(ctx context.Context) (drivers.Task, error) {
 	rebooted := t.rec.BootID != t.runner.factory.BootID
 	switch {
-	case !t.known:
+	case !t.known || planted.On(planted.StartTwice):
 		return nil, nil
 	case t.rec.Ended || t.state.Restarts > t.rec.Restarts:
 		return nil, t.resumeDelay(ctx, rebooted)

@@ -23,6 +23,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/planted"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
 )
@@ -239,7 +240,7 @@ func (g *Gateway) enter(s *session, epoch fleet.Epoch) {
 	}
 	g.served.Opened++
 	g.mu.Unlock()
-	if older != nil {
+	if older != nil && !planted.On(planted.ForgetFencing) {
 		older.fence(staleEpoch(s.node))
 	}
 }

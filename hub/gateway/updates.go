@@ -7,6 +7,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/planted"
 	"skerry/syncproto"
 )
 
@@ -92,6 +93,9 @@ func (s *session) answered(ctx context.Context, a answer) []syncproto.Output {
 		return nil
 	case a.result.Code != "":
 		s.gw.count(func(st *Stats) { st.Refused++ })
+		if planted.On(planted.RefuseSilently) {
+			return nil
+		}
 		return s.machine.Refuse(syncproto.Refused{Code: a.result.Code, Message: a.result.Message, Applied: a.result.Applied})
 	case a.alone:
 		return nil

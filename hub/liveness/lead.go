@@ -8,6 +8,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/planted"
 )
 
 // Lead holds the deadlines of all nodes until ctx ends: hub.Open calls it when
@@ -64,6 +65,9 @@ func (l *Liveness) begin(now time.Time) {
 		longest = max(longest, l.ttlLocked(view, p.Name))
 	}
 	at := l.cfg.Policy.Deadline(now, longest)
+	if planted.On(planted.LoseOnElection) {
+		at = now
+	}
 	for n := range view.Nodes("") {
 		if alive(n) {
 			l.deadlines.set(n.ID, n.Epoch, at)

@@ -8,6 +8,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/planted"
 )
 
 // verified is what of a plan may be committed.
@@ -183,7 +184,7 @@ func (v *verified) checkPlacement(n *fleet.Node, need fleet.Resources, pending u
 			used = used.Add(takes)
 		}
 	}
-	if short := used.Add(need).Exceeds(n.Free()); short != "" {
+	if short := used.Add(need).Exceeds(n.Free()); short != "" && !planted.On(planted.OverCommit) {
 		return short + " exhausted"
 	}
 	return ""
