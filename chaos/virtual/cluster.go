@@ -1,0 +1,166 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"skerry/chaos/fabric"
+)
+
+// Ports of every hub: each has an address of its own.
+const (
+	httpPort   = 4646
+	quicPort   = 4647
+	gossipPort = 4648
+)
+
+// epoch is when a run begins. A bubble's clock starts in 2000, before any
+// certificate of ours may.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Config of a Cluster.
+type Config struct {
+	Dir   string // of all its files; on a file system in memory it is fastest
+	Hubs  []string // names
+	Edges []EdgeConfig
+	Seed  uint64
+	Taps  Taps
+	Raft  RaftTimes
+	// MinTTL and Grace of heartbeats; 0: those of a hub. BackoffCap of edges; 0: an
+	// edge's.
+	MinTTL, Grace, BackoffCap time.Duration
+	// LogLevel of the log files beside the data directories.
+	LogLevel slog.Level
+}
+
+// RaftTimes stretches Raft's timers. Zero: the hub's defaults.
+type RaftTimes struct {
+	Heartbeat, Election, Lease time.Duration
+	SnapshotThreshold          uint64
+	TrailingLogs               uint64
+}
+
+// EdgeConfig of one edge.
+type EdgeConfig struct {
+	Name       string
+	Datacenter string
+	NodePool   string
+	Meta       map[string]string
+	CPU        int // MHz; 0: 4000
+	MemoryMB   int // 0: 4096
+}
+
+// Cluster is a running fleet.
+type Cluster struct {
+	Net   *fabric.Net
+	Hubs  []*Hub
+	Edges []*Edge
+
+	cfg      Config
+	began    time.Time
+	operator *fabric.Host
+}
+
+// Start waits until the run's epoch, starts hubs, waits until they agree, and starts
+// edges.
+func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	time.Sleep(time.Until(epoch))
+	c := &Cluster{cfg: cfg, Net: fabric.New(cfg.Seed), began: time.Now()}
+	c.operator = c.Net.Host("operator", "10.9.0.1")
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Elapsed is how long the run has lasted, in its own time.
+func (c *Cluster) Elapsed() time.Duration { return time.Since(c.began) }
+
+func (c *Cluster) start(ctx context.Context) error {
+	for i, name := range c.cfg.Hubs {
+		h, err := c.newHub(name, i)
+		if err != nil {
+			return err
+		}
+		c.Hubs = append(c.Hubs, h)
+		if err := h.Start(ctx); err != nil {
+			return err
+		}
+		if err := h.awaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	for i, ec := range c.cfg.Edges {
+		e, err := c.NewEdge(ec, i)
+		if err != nil {
+			return err
+		}
+		c.Edges = append(c.Edges, e)
+		if err := e.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Hub returns the hub of a name.
+func (c *Cluster) Hub(name string) *Hub {
+	for _, h := range c.Hubs {
+		if h.Name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// Edge returns the edge of a name.
+func (c *Cluster) Edge(name string) *Edge {
+	for _, e := range c.Edges {
+		if e.Name == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// Leader is the hub that leads, as the one with the highest term says; nil: none.
+func (c *Cluster) Leader() *Hub {
+	for _, h := range c.Hubs {
+		if d := h.daemon(); d != nil && d.Leads() {
+			return h
+		}
+	}
+	return nil
+}
+
+// hubAddrs are the QUIC addresses of all hubs.
+func (c *Cluster) hubAddrs() []string {
+	addrs := make([]string, len(c.Hubs))
+	for i, h := range c.Hubs {
+		addrs[i] = fmt.Sprintf("%s:%d", h.ip, quicPort)
+	}
+	return addrs
+}
+
+// Close stops everything that runs.
+func (c *Cluster) Close() error {
+	var errs []error
+	for _, e := range c.Edges {
+		errs = append(errs, e.Kill())
+		e.world.Reboot()
+	}
+	for _, h := range c.Hubs {
+		errs = append(errs, h.Crash())
+	}
+	c.Net.Close()
+	return errors.Join(errs...)
+}
+
+// tokenFile is the join token that the first hub made.
+func (c *Cluster) tokenFile() string { return filepath.Join(c.dir(c.cfg.Hubs[0]), "join-token") }
+
+func (c *Cluster) dir(name string) string { return filepath.Join(c.cfg.Dir, name) }

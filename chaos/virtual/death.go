@@ -1,0 +1,155 @@
+package virtual
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// journalName is the edge's journal below its data directory; SQLite's write-ahead log
+// is beside it.
+const journalName = "journal.db"
+
+func (e *Edge) wal() string { return filepath.Join(e.Dir, journalName+"-wal") }
+
+// calm is when nothing else happens: timers fall on rounder times. Whoever wakes up
+// then finds every other goroutine of the bubble waiting, so that files can be copied
+// as they lie on the disk at one moment.
+const calm = 1_000_003 * time.Nanosecond
+
+// remains are the files of a journal at the moment of a process's death. The process
+// does not die in truth: its goroutines have to end in good order, and SQLite tidies up
+// when it is closed. What lay on the disk is put back afterwards.
+type remains map[string][]byte
+
+// takeRemains reads the journal's files.
+func (e *Edge) takeRemains() (remains, error) {
+	r := remains{}
+	for _, name := range []string{journalName, journalName + "-wal"} {
+		b, err := os.ReadFile(filepath.Join(e.Dir, name))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("keep what %s leaves: %w", e.Name, err)
+		}
+		if err == nil {
+			r[name] = b
+		}
+	}
+	return r, nil
+}
+
+// putBack writes them again.
+func (e *Edge) putBack(r remains) error {
+	for _, name := range []string{journalName, journalName + "-wal", journalName + "-shm"} {
+		path := filepath.Join(e.Dir, name)
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("put back what %s left: %w", e.Name, err)
+		}
+		if b, ok := r[name]; ok {
+			if err := os.WriteFile(path, b, 0o600); err != nil {
+				return fmt.Errorf("put back what %s left: %w", e.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Kill ends the agent as SIGKILL does; its tasks live on. It may be called when it is
+// down.
+func (e *Edge) Kill() error { return e.kill(false) }
+
+// PowerCut ends the machine: its agent, its tasks, and what was written but not
+// synced.
+func (e *Edge) PowerCut() error {
+	err := e.kill(true)
+	e.world.Reboot()
+	return err
+}
+
+func (e *Edge) kill(unsynced bool) error {
+	l := e.currentLife()
+	if l == nil {
+		return nil
+	}
+	time.Sleep(calm)
+	r, err := e.takeRemains()
+	l.dead.Store(true)
+	return errors.Join(err, e.bury(l, r, unsynced))
+}
+
+// KillAt is Kill, or PowerCut, at the next step of that label; it waits for it until
+// patience is over, and then does so at once.
+func (e *Edge) KillAt(label string, power bool, patience time.Duration) (atStep bool, err error) {
+	l := e.currentLife()
+	if l == nil {
+		return false, nil
+	}
+	sprung := make(chan remains, 1)
+	var failed error
+	e.Disk.trap.Store(&trap{label: label, spring: func() error {
+		r, err := e.takeRemains()
+		failed = err
+		l.dead.Store(true)
+		sprung <- r
+		return errKilled
+	}})
+	select {
+	case r := <-sprung:
+		err = errors.Join(failed, e.bury(l, r, power))
+		atStep = true
+	case <-time.After(patience):
+		e.Disk.trap.Store(nil)
+		err = e.kill(power)
+	case <-l.ended:
+		e.Disk.trap.Store(nil)
+	}
+	if power {
+		e.world.Reboot()
+	}
+	return atStep, err
+}
+
+// bury waits until the dead agent's goroutines have ended, and puts back what it left;
+// what was not synced only where it was not lost.
+func (e *Edge) bury(l *life, r remains, unsynced bool) error {
+	e.Host.Crash()
+	l.end()
+	if wal, ok := r[journalName+"-wal"]; ok && unsynced {
+		r[journalName+"-wal"] = wal[:min(int64(len(wal)), e.synced.Load())]
+	}
+	err := e.putBack(r)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.life = nil
+	return err
+}
+
+// Shutdown ends the machine in good order: its agent is asked to stop, then its tasks
+// end.
+func (e *Edge) Shutdown() error {
+	l := e.currentLife()
+	if l != nil {
+		l.end()
+		e.mu.Lock()
+		e.life = nil
+		e.mu.Unlock()
+	}
+	e.world.Reboot()
+	return nil
+}
+
+func (e *Edge) currentLife() *life {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.life
+}
+
+// size is a file's, 0 where there is none.
+func size(path string) int64 {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return fi.Size()
+}

@@ -1,0 +1,189 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"skerry/chaos/fabric"
+	"skerry/chaos/operator"
+	"skerry/hub"
+)
+
+// firstIP is the address of the hub that makes the cluster.
+const firstIP = "10.0.0.1"
+
+// poll is how often something that has no signal is looked at.
+const poll = 50 * time.Millisecond
+
+// Hub is one hub's machine.
+type Hub struct {
+	Name string
+	operator.Hub
+	Host  *fabric.Host
+	Clock clock
+	Disk  disk
+	Dir   string
+
+	c     *Cluster
+	ip    string
+	first bool // it has no identity yet
+	log   *logFile
+
+	mu      sync.Mutex
+	life    *life
+	running *hub.Hub // nil: it has not opened yet, or is down
+}
+
+func (c *Cluster) newHub(name string, i int) (*Hub, error) {
+	h := &Hub{Name: name, c: c, ip: fmt.Sprintf("10.0.0.%d", i+1), first: true}
+	h.Host = c.Net.Host(h.Name, h.ip)
+	h.Dir = c.dir(h.Name)
+	addr := fmt.Sprintf("%s:%d", h.ip, httpPort)
+	h.Hub = operator.NewHub(h.Name, "http://"+addr, func(ctx context.Context) (net.Conn, error) {
+		return c.operator.Dial(ctx, addr)
+	})
+	var err error
+	h.log, err = openLog(h.Dir+".log", c.cfg.LogLevel)
+	return h, err
+}
+
+// Start starts the daemon. It is not ready when Start returns.
+func (h *Hub) Start(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.life != nil {
+		return fmt.Errorf("start %s: it runs", h.Name)
+	}
+	cfg, err := h.config()
+	if err != nil {
+		return fmt.Errorf("start %s: %w", h.Name, err)
+	}
+	l := &life{}
+	cfg.DiskStep = func(label string) error { return h.Disk.step(label, l) }
+	cfg.Applied = h.c.cfg.Taps.applied(h.Name)
+	l.begin(func(ctx context.Context) error { return h.run(ctx, cfg) })
+	h.life = l
+	return nil
+}
+
+// run is one life of the daemon.
+func (h *Hub) run(ctx context.Context, cfg hub.Config) error {
+	d, err := hub.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.running, h.first = d, false
+	h.mu.Unlock()
+	err = errors.Join(d.Run(ctx), d.Close())
+	h.mu.Lock()
+	h.running = nil
+	h.mu.Unlock()
+	return err
+}
+
+func (h *Hub) config() (hub.Config, error) {
+	cfg := h.c.cfg
+	hc := hub.Config{
+		DataDir: h.Dir, Name: h.Name, Bind: h.ip, HTTPInsecure: true, Workers: 2,
+		Heartbeat: hub.Heartbeat{MinTTL: cfg.MinTTL, Grace: cfg.Grace},
+		Raft: hub.Raft{
+			HeartbeatTimeout: cfg.Raft.Heartbeat, ElectionTimeout: cfg.Raft.Election, LeaderLease: cfg.Raft.Lease,
+			SnapshotThreshold: cfg.Raft.SnapshotThreshold, TrailingLogs: cfg.Raft.TrailingLogs,
+		},
+		Now: h.Clock.Now, Version: "virtual", Log: h.log.log,
+	}
+	if h.first && h.ip == firstIP {
+		hc.Bootstrap = true
+	} else if h.first {
+		token, err := os.ReadFile(h.c.tokenFile())
+		if err != nil {
+			return hc, fmt.Errorf("read the join token: %w", err)
+		}
+		hc.Join, hc.Token = []string{fmt.Sprintf("%s:%d", firstIP, quicPort)}, strings.TrimSpace(string(token))
+	}
+	var err error
+	if hc.Packets, err = h.Host.ListenPacket(quicPort); err != nil {
+		return hc, err
+	}
+	if hc.Listener, err = h.Host.Listen(httpPort); err != nil {
+		return hc, err
+	}
+	hc.Gossip = &hub.GossipNetwork{Dial: h.Host.Dial}
+	if hc.Gossip.Packets, err = h.Host.ListenPacket(gossipPort); err != nil {
+		return hc, err
+	}
+	hc.Gossip.Listen, err = h.Host.Listen(gossipPort)
+	return hc, err
+}
+
+// awaitReady waits until it serves.
+func (h *Hub) awaitReady(ctx context.Context) error {
+	for {
+		h.mu.Lock()
+		d, l := h.running, h.life
+		h.mu.Unlock()
+		if l == nil {
+			return fmt.Errorf("wait for %s: it does not run", h.Name)
+		}
+		var ready <-chan struct{}
+		if d != nil {
+			ready = d.Ready()
+		}
+		select {
+		case <-ready:
+			return nil
+		case <-l.ended:
+			return fmt.Errorf("wait for %s: it ended: %w", h.Name, l.err)
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", h.Name, ctx.Err())
+		case <-time.After(poll):
+		}
+	}
+}
+
+// daemon is the running hub, nil where it is down.
+func (h *Hub) daemon() *hub.Hub {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.running
+}
+
+// Running reports whether its process lives.
+func (h *Hub) Running() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.life == nil {
+		return false
+	}
+	select {
+	case <-h.life.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Crash ends the process as SIGKILL does: not a packet and not a byte leaves it any
+// more. It may be called when it is down.
+func (h *Hub) Crash() error {
+	h.Host.Crash()
+	h.mu.Lock()
+	l := h.life
+	h.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	l.dead.Store(true)
+	l.end()
+	h.mu.Lock()
+	h.life = nil
+	h.mu.Unlock()
+	return nil
+}

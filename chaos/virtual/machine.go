@@ -1,0 +1,127 @@
+package virtual
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// errKilled is what the disk answers to a process that is dead but does not know it.
+var errKilled = errors.New("the process was killed")
+
+// clock is a machine's wall clock.
+type clock struct{ offset atomic.Int64 }
+
+func (c *clock) Now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+
+// Jump moves the clock.
+func (c *clock) Jump(by time.Duration) { c.offset.Add(int64(by)) }
+
+// Set sets the clock.
+func (c *clock) Set(to time.Time) { c.offset.Store(int64(time.Until(to))) }
+
+// Right sets the clock to the true time.
+func (c *clock) Right() { c.offset.Store(0) }
+
+// disk is what is wrong with a machine's disk.
+type disk struct {
+	full atomic.Bool
+	slow atomic.Int64 // each step takes so long
+	hits atomic.Int64
+	trap atomic.Pointer[trap]
+}
+
+// trap waits for a step of a disk protocol.
+type trap struct {
+	label  string
+	spring func() error // called at the step, which fails with what it returns
+}
+
+// Fill makes every write fail for want of space.
+func (d *disk) Fill(full bool) { d.full.Store(full) }
+
+// Slow makes every step take so long.
+func (d *disk) Slow(by time.Duration) { d.slow.Store(int64(by)) }
+
+// Hits is how many steps were made to fail or to wait.
+func (d *disk) Hits() int64 { return d.hits.Load() }
+
+// step is what a daemon asks before each step; l is its life.
+func (d *disk) step(label string, l *life) error {
+	if l.dead.Load() {
+		return errKilled
+	}
+	if by := time.Duration(d.slow.Load()); by > 0 {
+		d.hits.Add(1)
+		time.Sleep(by)
+	}
+	if t := d.trap.Load(); t != nil && t.label == label && d.trap.CompareAndSwap(t, nil) {
+		return t.spring()
+	}
+	if d.full.Load() {
+		d.hits.Add(1)
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+// life is one life of a process: its goroutines, until it is stopped or killed.
+type life struct {
+	cancel context.CancelFunc
+	dead   atomic.Bool // killed: what it still writes must not reach the disk
+	ended  chan struct{}
+	err    error // why it ended; after ended
+}
+
+// begin runs the process.
+func (l *life) begin(run func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel, l.ended = cancel, make(chan struct{})
+	go func() {
+		defer close(l.ended)
+		l.err = run(ctx)
+	}()
+}
+
+// end stops it and waits.
+func (l *life) end() {
+	l.cancel()
+	<-l.ended
+}
+
+// logFile is where a machine's daemon logs to.
+type logFile struct {
+	mu   sync.Mutex
+	file *os.File
+	buf  *bufio.Writer
+	log  *slog.Logger
+}
+
+func openLog(path string, level slog.Level) (*logFile, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open a log: %w", err)
+	}
+	l := &logFile{file: f, buf: bufio.NewWriter(f)}
+	l.log = slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: level}))
+	return l, nil
+}
+
+func (l *logFile) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+func (l *logFile) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.buf.Flush(), l.file.Close())
+}
