@@ -23,6 +23,9 @@ const (
 	DefaultGossipPort = 4648
 )
 
+// minCertValidity leaves time to renew a certificate before it ends.
+const minCertValidity = time.Minute
+
 // Config of a hub. Its zero values are usable but for DataDir, and for one of
 // Bootstrap or Join on the first start; a data directory that has an identity
 // needs neither, and they are ignored there.
@@ -60,6 +63,10 @@ type Config struct {
 
 	Heartbeat Heartbeat
 	Raft      Raft
+
+	// EdgeCertValidity is how long the certificates that this hub gives to edges are
+	// valid; edges renew them by themselves. 0: 365 days. At least a minute.
+	EdgeCertValidity time.Duration
 
 	// Packets replaces the UDP socket of QUIC, Listener the HTTP listener, Gossip the
 	// sockets of gossip (tests, simulations). The hub owns them from Open on, also
@@ -147,6 +154,9 @@ func (c Config) withDefaults() (Config, error) {
 			errs = append(errs, fleet.Errorf(fleet.CodeInvalid, "the hub to join %q is not HOST:PORT", addr).
 				WithHint("the port is that of QUIC, usually %d", DefaultQUICPort))
 		}
+	}
+	if c.EdgeCertValidity != 0 && c.EdgeCertValidity < minCertValidity {
+		invalid("validity of edges' certificates %s: less than %s", c.EdgeCertValidity, minCertValidity)
 	}
 	for _, p := range []int{c.HTTPPort, c.QUICPort, c.GossipPort} {
 		if p < 0 || p > 65535 {

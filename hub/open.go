@@ -320,8 +320,9 @@ func (h *Hub) openEnrolment() error {
 			}
 			return quic, gossip
 		},
-		Now: h.cfg.Now,
-		Log: h.log.With("component", "pki"),
+		EdgeValidity: h.cfg.EdgeCertValidity,
+		Now:          h.cfg.Now,
+		Log:          h.log.With("component", "pki"),
 	})
 	return err
 }

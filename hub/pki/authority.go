@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -19,7 +20,7 @@ import (
 // Validity of what the CA signs.
 const (
 	CAValidity   = 10 * 365 * 24 * time.Hour
-	CertValidity = 365 * 24 * time.Hour
+	CertValidity = 365 * 24 * time.Hour // of a hub's; of an edge's where nothing else is set
 	// EdgeGrace is how long past its end an edge's certificate is still taken:
 	// being away for long is no failure, and renewing needs a connection.
 	EdgeGrace = 365 * 24 * time.Hour
@@ -136,7 +137,7 @@ func (a *Authority) Issue(role, name string, now time.Time) (*identity.Identity,
 	if err != nil {
 		return nil, state.Certificate{}, err
 	}
-	cert, record, err := a.Sign(csr, role, name, now)
+	cert, record, err := a.Sign(Request{Role: role, Name: name, CSR: csr}, now)
 	if err != nil {
 		return nil, state.Certificate{}, err
 	}
@@ -144,11 +145,18 @@ func (a *Authority) Issue(role, name string, now time.Time) (*identity.Identity,
 	return id, record, err
 }
 
-// Sign makes a certificate (DER) for the key of a request (PKCS #10, DER) whose
-// common name must be that of role and name. It serves enrolment and renewal. A
-// request that is not in order is CodeInvalid.
-func (a *Authority) Sign(csr []byte, role, name string, now time.Time) ([]byte, state.Certificate, error) {
-	key, err := checkRequest(csr, role, name)
+// Request asks for a certificate.
+type Request struct {
+	Role, Name string
+	// CSR (PKCS #10, DER) has the key. Its common name must be that of role and name.
+	CSR      []byte
+	Validity time.Duration // 0: CertValidity
+}
+
+// Sign makes a certificate (DER). It serves enrolment and renewal. A request that
+// is not in order is CodeInvalid.
+func (a *Authority) Sign(req Request, now time.Time) ([]byte, state.Certificate, error) {
+	key, err := checkRequest(req.CSR, req.Role, req.Name)
 	if err != nil {
 		return nil, state.Certificate{}, err
 	}
@@ -158,14 +166,14 @@ func (a *Authority) Sign(csr []byte, role, name string, now time.Time) ([]byte, 
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: identity.CommonName(role, name)},
-		DNSNames:     []string{name + "." + role + ".skerry"},
+		Subject:      pkix.Name{CommonName: identity.CommonName(req.Role, req.Name)},
+		DNSNames:     []string{req.Name + "." + req.Role + ".skerry"},
 		NotBefore:    now.Add(-backdate),
-		NotAfter:     now.Add(CertValidity),
+		NotAfter:     now.Add(cmp.Or(req.Validity, CertValidity)),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	if role == syncproto.RoleHub {
+	if req.Role == syncproto.RoleHub {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
 	if template.NotAfter.After(a.cert.NotAfter) {

@@ -34,8 +34,10 @@ type Registry interface {
 type EnrolConfig struct {
 	Registry Registry
 	Hubs     func() (quic, gossip []string) // addresses that the answer names
-	Now      func() time.Time
-	Log      *slog.Logger // nil: discard
+	// EdgeValidity is how long the certificate of an edge is valid. 0: CertValidity.
+	EdgeValidity time.Duration
+	Now          func() time.Time
+	Log          *slog.Logger // nil: discard
 }
 
 // Enrolment serves ALPN skerry-enroll/1.
@@ -139,7 +141,11 @@ func (e *Enrolment) enroll(ctx context.Context, req syncproto.Enroll) (syncproto
 		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeConflict, "enrol: the cluster has the %s %q already", req.Role, req.ID).
 			WithHint("take another name, or keep the data directory of the one that is there")
 	}
-	cert, record, err := ca.Sign(req.CSR, req.Role, req.ID, now)
+	ask := Request{Role: req.Role, Name: req.ID, CSR: req.CSR}
+	if req.Role == syncproto.RoleEdge {
+		ask.Validity = e.cfg.EdgeValidity
+	}
+	cert, record, err := ca.Sign(ask, now)
 	if err != nil {
 		return syncproto.Enrolled{}, err
 	}

@@ -158,7 +158,7 @@ func TestSignRefuses(t *testing.T) {
 		"far too long":    {make([]byte, 1<<20), syncproto.RoleEdge, nodeID},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, _, err := ca.Sign(try.csr, try.role, try.name, start); fleet.CodeOf(err) != fleet.CodeInvalid {
+			if _, _, err := ca.Sign(pki.Request{Role: try.role, Name: try.name, CSR: try.csr}, start); fleet.CodeOf(err) != fleet.CodeInvalid {
 				t.Fatalf("got %v", err)
 			}
 		})
@@ -174,7 +174,7 @@ func FuzzSign(f *testing.F) {
 	f.Add(mustRequest(f, syncproto.RoleEdge, nodeID))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, csr []byte) {
-		cert, _, err := ca.Sign(csr, syncproto.RoleEdge, nodeID, start)
+		cert, _, err := ca.Sign(pki.Request{Role: syncproto.RoleEdge, Name: nodeID, CSR: csr}, start)
 		if err != nil {
 			return
 		}
