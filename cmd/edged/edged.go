@@ -92,11 +92,7 @@ func Command(use, version string) *cobra.Command {
 		Use: use, Short: "Run an edge: the agent on remote hardware", Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := NewLog(f.LogLevel, f.LogJSON)
-			if err != nil {
-				return err
-			}
-			return f.run(cmd.Context(), log, version)
+			return f.Run(cmd.Context(), version)
 		},
 	}
 	f.Add(cmd.Flags())
@@ -104,7 +100,12 @@ func Command(use, version string) *cobra.Command {
 	return cmd
 }
 
-func (f *Flags) run(ctx context.Context, log *slog.Logger, version string) error {
+// Run runs the edge until ctx ends.
+func (f *Flags) Run(ctx context.Context, version string) error {
+	log, err := NewLog(f.LogLevel, f.LogJSON)
+	if err != nil {
+		return err
+	}
 	if len(f.Config.Hubs) == 0 {
 		log.Warn("no hub is named: only hubs that the journal knows are dialed", "flag", "--hub")
 	}

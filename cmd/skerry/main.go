@@ -15,6 +15,7 @@ import (
 	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/cmd/edged"
+	"skerry/cmd/hubd"
 	"skerry/cmd/settings"
 	"skerry/drivers/rawexec"
 	"skerry/hub/api"
@@ -66,7 +67,7 @@ func command() *cobra.Command {
 	edge := edged.Command("edge", version)
 	local := edged.LocalCommand()
 	root.AddGroup(&cobra.Group{ID: "daemon", Title: "Daemons:"}, &cobra.Group{ID: "operator", Title: "For operators:"})
-	for _, c := range []*cobra.Command{hubCommand(), edge, devCommand()} {
+	for _, c := range []*cobra.Command{hubd.Command(version), edge, devCommand()} {
 		c.GroupID = "daemon"
 		root.AddCommand(c)
 	}

@@ -1,4 +1,6 @@
-package main
+// Package hubd is the hub daemon as a command. skerry has it, and the harness runs
+// it with another clock.
+package hubd
 
 import (
 	"context"
@@ -9,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"skerry/cmd/edged"
@@ -17,26 +20,16 @@ import (
 	"skerry/hub"
 )
 
-func hubCommand() *cobra.Command {
-	var cfg hub.Config
-	var logLevel string
-	var logJSON bool
-	cmd := &cobra.Command{
-		Use: "hub", Short: "Run a hub: it agrees with the others on what shall run, and schedules it", Args: cobra.NoArgs,
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) },
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := edged.NewLog(logLevel, logJSON)
-			if err != nil {
-				return err
-			}
-			if cfg.DataDir == "" {
-				return fleet.Errorf(fleet.CodeInvalid, "a hub needs a data directory").WithHint("name it with --data-dir")
-			}
-			cfg.Log, cfg.Version = log, version
-			return serveHub(cmd.Context(), cfg, cmd.OutOrStdout())
-		},
-	}
-	flags := cmd.Flags()
+// Flags are what a hub is told on the command line.
+type Flags struct {
+	Config   hub.Config
+	LogLevel string
+	LogJSON  bool
+}
+
+// Add adds the flags to a command's.
+func (f *Flags) Add(flags *pflag.FlagSet) {
+	cfg := &f.Config
 	flags.StringVar(&cfg.DataDir, "data-dir", "", "directory of all that the hub keeps (required)")
 	flags.BoolVar(&cfg.Bootstrap, "bootstrap", false, "make a new cluster with this hub as its first; ignored once there is one")
 	flags.StringSliceVar(&cfg.Join, "join", nil, "hub to join, HOST:PORT of its QUIC port; may be repeated or a list with commas")
@@ -55,13 +48,35 @@ func hubCommand() *cobra.Command {
 	flags.DurationVar(&cfg.Heartbeat.MinTTL, "heartbeat-min-ttl", 0, "shortest time between an edge's beats (default 10s)")
 	flags.DurationVar(&cfg.Heartbeat.Grace, "heartbeat-grace", 0, "how much longer than that an edge may be silent (default 10s)")
 	flags.Float64Var(&cfg.Heartbeat.MaxRate, "heartbeat-max-rate", 0, "beats a second that this hub takes (default 500)")
-	edged.AddLogFlags(flags, &logLevel, &logJSON)
-	settings.AddFlag(flags)
+	edged.AddLogFlags(flags, &f.LogLevel, &f.LogJSON)
+}
+
+// Command is the daemon's command.
+func Command(version string) *cobra.Command {
+	var f Flags
+	cmd := &cobra.Command{
+		Use: "hub", Short: "Run a hub: it agrees with the others on what shall run, and schedules it", Args: cobra.NoArgs,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.Run(cmd.Context(), version, cmd.OutOrStdout())
+		},
+	}
+	f.Add(cmd.Flags())
+	settings.AddFlag(cmd.Flags())
 	return cmd
 }
 
-// serveHub runs a hub until ctx ends, and says where it is once it serves.
-func serveHub(ctx context.Context, cfg hub.Config, out io.Writer) error {
+// Run runs the hub until ctx ends, and says where it is once it serves.
+func (f *Flags) Run(ctx context.Context, version string, out io.Writer) error {
+	log, err := edged.NewLog(f.LogLevel, f.LogJSON)
+	if err != nil {
+		return err
+	}
+	cfg := f.Config
+	if cfg.DataDir == "" {
+		return fleet.Errorf(fleet.CodeInvalid, "a hub needs a data directory").WithHint("name it with --data-dir")
+	}
+	cfg.Log, cfg.Version = log, version
 	h, err := hub.Open(ctx, cfg)
 	if err != nil {
 		return err

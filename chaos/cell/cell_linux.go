@@ -1,0 +1,149 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"skerry/chaos/disk"
+)
+
+// environment marks the processes of a cell: how deep they are.
+const environment = "SKERRY_CHAOS_CELL"
+
+const (
+	housekeeper = "keeper"
+	inhabitant  = "run"
+)
+
+// Inside reports whether this process runs in a cell already.
+func Inside() bool { return os.Getenv(environment) == inhabitant }
+
+// Keeper reports whether this process was started to keep house: it has to call
+// Keep, and nothing else.
+func Keeper() bool { return os.Getenv(environment) == housekeeper }
+
+// Enter runs this program again, with the same arguments, in a cell, and waits.
+// When ctx ends the run is asked to end, and so is it when this process dies.
+func Enter(ctx context.Context) error {
+	cmd, err := self(housekeeper)
+	if err != nil {
+		return err
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+		Setpgid:    true, // a terminal's interrupt comes by way of this process
+		Pdeathsig:  syscall.SIGTERM,
+	}
+	// The signal comes when the thread ends that started the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("make a cell for the run: %w", err)
+	}
+	ended := make(chan struct{})
+	stopped := context.AfterFunc(ctx, func() {
+		select {
+		case <-ended:
+		default:
+			_ = cmd.Process.Signal(syscall.SIGTERM) // it may just have ended
+		}
+	})
+	defer stopped()
+	err = cmd.Wait()
+	close(ended)
+	return err
+}
+
+func self(role string) (*exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	cmd := exec.Command(program, os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), environment+"="+role)
+	return cmd, nil
+}
+
+// Keep makes the cell's mounts, starts the run in it, and returns what the run
+// ended with. Whoever calls it is to end at once.
+func Keep() (code int, err error) {
+	if err := furnish(); err != nil {
+		return 1, err
+	}
+	cmd, err := self(inhabitant)
+	if err != nil {
+		return 1, err
+	}
+	if err := cmd.Start(); err != nil {
+		return 1, fmt.Errorf("start the run in its cell: %w", err)
+	}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(asked)
+	// The process belongs to wait, below: only its id is used.
+	run := cmd.Process.Pid
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case <-asked:
+				_ = syscall.Kill(run, syscall.SIGTERM)
+			case <-over:
+				return
+			}
+		}
+	}()
+	code, err = wait(run)
+	// What waits for a frozen disk could not be killed.
+	return code, errors.Join(err, disk.ThawAll())
+}
+
+// wait reaps every process until the run ends.
+func wait(run int) (code int, err error) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return 1, fmt.Errorf("wait for the run: %w", err)
+		case pid == run && status.Exited():
+			return status.ExitStatus(), nil
+		case pid == run && status.Signaled():
+			return 1, fmt.Errorf("the run was ended by a signal: %s", status.Signal())
+		}
+	}
+}
+
+// furnish gives the cell mounts of its own: the processes that it sees, and the
+// names of network namespaces.
+func furnish() error {
+	if os.Getpid() != 1 {
+		return errors.New("keep a cell: this is not the first process of a PID namespace")
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("keep mounts in the cell: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return fmt.Errorf("mount /proc in the cell: %w", err)
+	}
+	names := filepath.Join("/run", "netns")
+	if err := os.MkdirAll(names, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", names, "tmpfs", 0, "mode=0755"); err != nil {
+		return fmt.Errorf("mount %s in the cell: %w", names, err)
+	}
+	return nil
+}
