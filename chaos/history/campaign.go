@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"skerry/chaos/check"
 )
 
 // MaxCampaign bounds a campaign's file, in bytes.
@@ -16,16 +18,16 @@ const MaxCampaign = 64 << 20
 
 // Campaign is many runs, one after another or side by side.
 type Campaign struct {
-	Format   int               `json:"format"`
-	Name     string            `json:"name"`
-	Start    time.Time         `json:"start"`
-	Repeat   string            `json:"repeat"` // the command that repeats it
-	Versions map[string]string `json:"versions"`
-	Cores    int               `json:"cores"` // that it used
-	Wall     time.Duration     `json:"wall"`  // from its start to its end
+	Format   int
+	Name     string
+	Start    time.Time
+	Repeat   string // the command that repeats it
+	Versions map[string]string
+	Cores    int           // that it used
+	Wall     time.Duration // from its start to its end
 	// Expected are the kinds of faults that it shall hit, of all the program knows.
-	Expected []string `json:"expected"`
-	Runs     []Run    `json:"runs"`
+	Expected []string
+	Runs     []Run
 }
 
 // Totals are a campaign's sums.
@@ -38,9 +40,9 @@ type Totals struct {
 	Records    uint64
 	Operations uint64
 	Refused    uint64
-	Faults     []FaultTotal // by kind, in order; also what was expected and never came
-	Times      uint64       // of all faults
-	Violations []Count      // by statement, in order
+	Faults     []FaultTotal     // by kind, in order; also what was expected and never came
+	Times      uint64           // of all faults
+	Violations []ViolationCount // by invariant, in order
 	Sometimes  []SometimesTotal
 }
 
@@ -60,7 +62,7 @@ type SometimesTotal struct {
 // Totals sums up the campaign's runs.
 func (c Campaign) Totals() Totals {
 	t := Totals{Histories: len(c.Runs), Outcomes: map[Outcome]int{}}
-	faults, violations, sometimes := map[string]FaultTotal{}, map[string]uint64{}, map[string]SometimesTotal{}
+	faults, violations, sometimes := map[string]FaultTotal{}, map[check.Invariant]uint64{}, map[string]SometimesTotal{}
 	for _, kind := range c.Expected {
 		faults[kind] = FaultTotal{FaultCount: FaultCount{Fault: kind}}
 	}
@@ -78,7 +80,7 @@ func (c Campaign) Totals() Totals {
 			faults[f.Fault] = faults[f.Fault].plus(f)
 		}
 		for _, v := range r.Violations {
-			violations[v.Name] += v.Count
+			violations[v.Invariant] += v.Count
 		}
 		for _, s := range r.Sometimes {
 			sometimes[s.Name] = sometimes[s.Name].plus(s)
@@ -88,8 +90,8 @@ func (c Campaign) Totals() Totals {
 	t.Faults = slices.SortedFunc(maps.Values(faults), byFault)
 	bySometimes := func(a, b SometimesTotal) int { return cmp.Compare(a.Name, b.Name) }
 	t.Sometimes = slices.SortedFunc(maps.Values(sometimes), bySometimes)
-	for _, name := range slices.Sorted(maps.Keys(violations)) {
-		t.Violations = append(t.Violations, Count{name, violations[name]})
+	for _, i := range slices.Sorted(maps.Keys(violations)) {
+		t.Violations = append(t.Violations, ViolationCount{i, violations[i]})
 	}
 	return t
 }
@@ -172,7 +174,7 @@ func ReadCampaign(r io.Reader) (Campaign, error) {
 // sameFormat checks the version that a value names, before its shape is relied on.
 func sameFormat(text []byte) error {
 	var version struct {
-		Format *int `json:"format"`
+		Format *int
 	}
 	if err := json.Unmarshal(text, &version); err != nil || version.Format == nil {
 		return errors.New("it names no version of its format")

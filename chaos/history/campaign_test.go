@@ -25,11 +25,11 @@ func TestSummarize(t *testing.T) {
 	got := mustSummarize(t, everything())
 	want := history.Run{
 		Name: "one cut", Seed: 7, Clock: history.Virtual, Repeat: header.Repeat, Hubs: 1, Edges: 1,
-		Outcome: history.Violated, Reasons: []string{"invariant 1"},
+		Outcome: history.Violated, Reasons: []string{"sequence"},
 		Lasted: 92 * time.Second, Wall: time.Second,
 		Records: uint64(len(everything())), Operations: 1, Refused: 1,
 		Faults:     []history.FaultCount{{Fault: "cut", Times: 1, Hits: 41}},
-		Violations: []history.Count{{Name: check.Invariant(1).Statement(), Count: 1}},
+		Violations: []history.ViolationCount{{Invariant: check.Sequence, Count: 2}},
 		Sometimes:  []history.Sometimes{{Name: "session refused", Count: 1, Least: 1}},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -46,11 +46,11 @@ func TestARunThatNeverEndedIsBroken(t *testing.T) {
 
 func TestAFaultWithoutHitsIsCounted(t *testing.T) {
 	got := mustSummarize(t, []history.Record{
-		{At: 1, Event: history.Fault{ID: 1, Fault: "cut"}},
-		{At: 2, Event: history.Fault{ID: 2, Fault: "cut"}},
-		{At: 3, Event: history.FaultEnd{ID: 2}},
-		{At: 4, Event: history.FaultEnd{ID: 1, Hits: 3}},
-		{At: 4, Event: history.FaultEnd{ID: 77, Hits: 3}}, // never began
+		seen(1, check.Observation{Fault: &check.Fault{ID: 1, Kind: "cut"}}),
+		seen(2, check.Observation{Fault: &check.Fault{ID: 2, Kind: "cut"}}),
+		seen(3, check.Observation{Fault: &check.Fault{ID: 2, End: true}}),
+		seen(4, check.Observation{Fault: &check.Fault{ID: 1, End: true, Hits: 3}}),
+		seen(4, check.Observation{Fault: &check.Fault{ID: 77, End: true, Hits: 3}}), // never began
 	})
 	want := []history.FaultCount{{Fault: "cut", Times: 2, Hits: 3, Missed: 1}}
 	if !slices.Equal(got.Faults, want) {
@@ -123,8 +123,8 @@ func TestCampaignFile(t *testing.T) {
 		t.Errorf("got %v, %+v, want %+v", err, got, c)
 	}
 	for name, text := range map[string]string{
-		"another version": strings.Replace(b.String(), `"format": 1`, `"format": 9`, 1),
-		"unknown field":   strings.Replace(b.String(), `"cores"`, `"corse"`, 1),
+		"another version": strings.Replace(b.String(), `"Format": 1`, `"Format": 9`, 1),
+		"unknown field":   strings.Replace(b.String(), `"Cores"`, `"Corse"`, 1),
 		"no campaign":     "[]",
 	} {
 		if _, err := history.ReadCampaign(strings.NewReader(text)); err == nil {

@@ -3,7 +3,7 @@ package history
 import (
 	"time"
 
-	"skerry/fleet"
+	"skerry/chaos/check"
 )
 
 // Format is the version of the format that Writer writes, and the only one that
@@ -20,33 +20,15 @@ const (
 
 // Header is a history's first line: what was run, and how to run it again.
 type Header struct {
-	Format   int               `json:"format"`
-	Name     string            `json:"name"` // of the scenario, or of how the faults were drawn
-	Seed     uint64            `json:"seed"`
-	Clock    Clock             `json:"clock"`
-	Start    time.Time         `json:"start"`
-	Repeat   string            `json:"repeat"`   // the command that repeats it
-	Versions map[string]string `json:"versions"` // of skerry, go, and the libraries that matter
-	Topology Topology          `json:"topology"`
-	Schedule string            `json:"schedule"` // the faults as scenario text
-}
-
-// Topology is who takes part.
-type Topology struct {
-	Hubs  []string      `json:"hubs"`
-	Edges []EdgeMachine `json:"edges"`
-	Jobs  []JobWanted   `json:"jobs"`
-}
-
-// EdgeMachine is an edge. Its node's id is known only once it has enrolled, and
-// may be told later by an Enrolled record.
-type EdgeMachine struct {
-	Name   string       `json:"name"`
-	NodeID fleet.NodeID `json:"node_id,omitempty"`
-}
-
-// JobWanted is a job that runs from the start.
-type JobWanted struct {
-	ID    fleet.JobID `json:"id"`
-	Count int         `json:"count"`
+	Format   int
+	Name     string // of the scenario, or of how the faults were drawn
+	Seed     uint64
+	Clock    Clock
+	Start    time.Time         // by the run's own clock
+	Repeat   string            // the command that repeats it
+	Versions map[string]string // of skerry, go, and the libraries that matter
+	Hubs     []string
+	Edges    []string
+	Schedule string       // as scenario text
+	Limits   check.Limits // that the run's monitor judged by
 }

@@ -17,37 +17,87 @@ import (
 
 var header = history.Header{
 	Format: history.Format, Name: "one cut", Seed: 7, Clock: history.Virtual,
-	Start:    time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
+	Start:    time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	Repeat:   "skerry-chaos sim --seed 7",
 	Versions: map[string]string{"skerry": "v0.1.0"},
-	Topology: history.Topology{
-		Hubs:  []string{"hub-1"},
-		Edges: []history.EdgeMachine{{Name: "edge-1", NodeID: "n1"}},
-		Jobs:  []history.JobWanted{{ID: "web", Count: 1}},
-	},
+	Hubs:     []string{"hub-1"}, Edges: []string{"edge-1"},
 	Schedule: "fault cut edge-1 at 1m for 30s\n",
+	Limits:   check.Limits{Heal: 5 * time.Minute},
 }
 
-// everything is one record of each kind, in order of time.
+var (
+	job = &fleet.Job{
+		ID: "web", Namespace: fleet.DefaultNamespace, Version: 3, SpecHash: "abc", Type: fleet.JobTypeService,
+		TaskGroups: []fleet.TaskGroup{{Name: "main", Count: 1}},
+	}
+	node  = fleet.Node{ID: "n1", Name: "edge-1", Status: fleet.NodeReady, ModifyIndex: 5, Attributes: map[string]string{"a": "b"}, Resources: fleet.Resources{CPU: 4000, MemoryMB: 4096}}
+	alloc = fleet.Alloc{
+		ID: "a1", Namespace: fleet.DefaultNamespace, Name: "web.main[0]", NodeID: "n1", JobID: "web", Job: job, JobVersion: 3, JobHash: "abc",
+		TaskGroup: "main", ClientStatus: fleet.ClientRunning, ModifyIndex: 9, AllocatedResources: fleet.Resources{CPU: 50, MemoryMB: 32, DiskMB: 1},
+		AllocStates: []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: "running", Time: time.Date(2026, 1, 1, 0, 0, 1, 5, time.UTC)}},
+	}
+	eval = fleet.Evaluation{ID: "e1", JobID: "web", Status: fleet.EvalComplete, ModifyIndex: 8, EscapedClass: true}
+	row  = fleet.Transition{Seq: 4, BootID: "b1", Kind: fleet.TransitionTask, Alloc: "a1", Event: &fleet.TaskEvent{Type: fleet.TaskStarted}}
+)
+
+// hub is the hub's state at an index, with the nouns above.
+func hub(index fleet.Index) *check.Hub {
+	return &check.Hub{
+		Name: "hub-1", Index: index, Term: 2, Leads: true,
+		Nodes: []fleet.Node{node}, Allocs: []fleet.Alloc{alloc}, Evals: []fleet.Evaluation{eval},
+	}
+}
+
+func seen(at time.Duration, o check.Observation) history.Record {
+	o.At = at
+	return history.Record{Observation: o}
+}
+
+func at(at time.Duration, r history.Record) history.Record {
+	r.At = at
+	return r
+}
+
+// everything is at least one record of each kind, in order of time.
 func everything() []history.Record {
+	entry := fleet.HistoryEntry{Side: fleet.SideEdge, Index: 9, AllocID: "a1", NodeID: "n1", Transition: &row, Time: time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)}
+	quiet := hub(12)
+	quiet.NodeHistory = map[fleet.NodeID][]fleet.HistoryEntry{"n1": {{Side: fleet.SideHub, NodeID: "n1", Event: fleet.EventNodeReconnected, Time: time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC)}}}
+	quiet.AllocHistory = map[fleet.AllocID][]fleet.HistoryEntry{"a1": {entry}}
+	quiet.Dropped = map[fleet.AllocID]uint64{"a1": 2}
 	return []history.Record{
-		{At: 0, Event: history.Process{Name: "edge-1", What: history.ProcessStart, Boot: "b1"}},
-		{At: 1, Event: history.Enrolled{Edge: "edge-1", NodeID: "n1"}},
-		{At: 2, Event: history.Leader{Hub: "hub-1", Leads: true, Term: 2}},
-		{At: 3, Event: history.Node{Hub: "hub-1", ID: "n1", Status: fleet.NodeReady, Epoch: 1}},
-		{At: 4, Event: history.Operation{Client: "c1", Does: history.OpRegister, Job: "web", Value: "1", Call: 3, Outcome: history.OutcomeOK}},
-		{At: 5, Event: history.Alloc{Hub: "hub-1", ID: "a1", Name: "web.main[0]", Job: "web", Node: "n1", Desired: "run", Client: "running"}},
-		{At: 6, Event: history.Task{Edge: "edge-1", Alloc: "a1", Task: "main", Runs: true}},
-		{At: 7, Event: history.Session{Edge: "edge-1", State: history.SessionUp, Hub: "hub-1", Epoch: 1}},
-		{At: 8, Event: history.Journal{Edge: "edge-1", Head: 9, Acked: 4}},
-		{At: time.Minute, Event: history.Fault{ID: 1, Fault: "cut", Targets: []string{"edge-1"}, Detail: "both ways"}},
-		{At: 80 * time.Second, Event: history.Refused{By: "hub-1", From: "edge-1", Code: fleet.CodeStaleSession, Reason: "3 after 4"}},
-		{At: 90 * time.Second, Event: history.FaultEnd{ID: 1, Hits: 41}},
-		{At: 91 * time.Second, Event: history.Violation{Violation: check.Violation{Invariant: 1, Message: "row 4 was applied twice"}, Where: "hub-1"}},
-		{At: 91 * time.Second, Event: history.Note{Where: "edge-1", Text: "fsync took 2 s"}},
-		{At: 92 * time.Second, Event: history.Sometimes{Name: "session refused", Count: 1, Least: 1}},
-		{At: 92 * time.Second, Event: history.Verdict{Invariant: 1, Statement: check.Invariant(1).Statement(), Judged: 30, Violations: 1}},
-		{At: 92 * time.Second, Event: history.End{Outcome: history.Violated, Reasons: []string{"invariant 1"}, Wall: time.Second, Shortest: "fault cut edge-1 at 1m for 1s\n"}},
+		seen(0, check.Observation{Process: &check.Process{Name: "edge-1", Edge: true, What: check.ProcessStart, Boot: "b1"}}),
+		seen(1, check.Observation{Job: job}),
+		seen(2, check.Observation{Dial: &check.Dial{Edge: "edge-1"}}),
+		seen(3, check.Observation{Applied: &check.Applied{
+			Hub: "hub-1", Index: 9, Term: 2, Kind: "plan", Command: "c", Result: "r",
+			Effects: &check.Effects{
+				Opened: &check.Opened{Node: "n1", Epoch: 1, Status: fleet.NodeReady}, Allocs: []fleet.Alloc{alloc}, Nodes: []fleet.Node{node},
+				Batches: []check.Batch{{Node: "n1", Rows: []fleet.Transition{row}}}, Evals: []fleet.Evaluation{eval},
+			},
+		}}),
+		seen(4, check.Observation{Operation: &check.Operation{Client: "c1", Does: check.OpRegister, Job: "web", Call: 3, Outcome: check.OutcomeOK, Tag: "x"}}),
+		seen(5, check.Observation{Hub: hub(10)}),
+		seen(6, check.Observation{Task: &check.Task{Edge: "edge-1", Alloc: "a1", Task: "main", What: check.TaskStarted}}),
+		seen(7, check.Observation{Edge: &check.Edge{
+			Name: "edge-1", NodeID: "n1", Rows: []fleet.Transition{row}, Processes: map[check.TaskKey]int{{Alloc: "a1", Task: "main"}: 1},
+			Link: &check.Link{Connected: true, Epoch: 1}, Journal: &check.Journal{First: 1, Last: 9, Acknowledged: 4},
+		}}),
+		seen(8, check.Observation{Usage: &check.Usage{Who: "edge-1", Goroutines: 40}}),
+		seen(9, check.Observation{Request: &check.Request{Edge: "edge-1", What: "drain"}}),
+		seen(time.Minute, check.Observation{Fault: &check.Fault{ID: 1, Kind: "cut", Detail: "both ways", Targets: []string{"edge-1"}, Effects: []check.Effect{check.Severs}}}),
+		seen(80*time.Second, check.Observation{Refused: &check.Refused{By: "hub-1", From: "edge-1", Code: fleet.CodeStaleSession, Reason: "3 after 4"}}),
+		seen(90*time.Second, check.Observation{Fault: &check.Fault{ID: 1, End: true, Hits: 41}}),
+		at(91*time.Second, history.Record{Picture: &history.Picture{Final: true, Picture: check.Picture{
+			Hubs:   []check.Hub{*quiet},
+			Edges:  []check.Edge{{Name: "edge-1", NodeID: "n1", Rows: []fleet.Transition{row}, Before: []fleet.Transition{row}}},
+			Wanted: map[fleet.JobID]int{"web": 1}, Starts: map[fleet.AllocID]int{"a1": 1},
+		}}}),
+		at(91*time.Second, history.Record{Violation: &check.Violation{Invariant: check.Sequence, At: 80 * time.Second, Where: "hub-1", Message: "row 4 was applied twice", Evidence: []string{"x"}}}),
+		at(91*time.Second, history.Record{Note: &history.Note{Where: "edge-1", Text: "fsync took 2 s"}}),
+		at(92*time.Second, history.Record{Sometimes: &history.Sometimes{Name: "session refused", Count: 1, Least: 1}}),
+		at(92*time.Second, history.Record{Verdict: &check.Verdict{Invariant: check.Sequence, Judged: 30, Broken: 2}}),
+		at(92*time.Second, history.Record{End: &history.End{Outcome: history.Violated, Reasons: []string{"sequence"}, Wall: time.Second, Shortest: "fault cut edge-1 at 1m for 1s\n"}}),
 	}
 }
 
@@ -59,7 +109,7 @@ func mustWrite(tb testing.TB, h history.Header, records []history.Record) []byte
 		tb.Fatalf("begin: %v", err)
 	}
 	for _, r := range records {
-		if err := w.Write(r.At, r.Event); err != nil {
+		if err := w.Write(r); err != nil {
 			tb.Fatalf("write: %v", err)
 		}
 	}
@@ -105,23 +155,41 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	}
 }
 
-// TestEveryKindIsInTheExample keeps everything complete: what a reader knows is
-// written and read above.
+// TestEveryKindIsInTheExample keeps everything complete.
 func TestEveryKindIsInTheExample(t *testing.T) {
-	seen := map[reflect.Type]bool{}
-	for _, r := range everything() {
-		seen[reflect.TypeOf(r.Event)] = true
+	missing := map[string]bool{}
+	pointers := func(v reflect.Value, seen func(name string, set bool)) {
+		for i := range v.NumField() {
+			if v.Field(i).Kind() == reflect.Pointer {
+				seen(v.Type().Field(i).Name, !v.Field(i).IsNil())
+			}
+		}
 	}
-	if len(seen) != history.Kinds() {
-		t.Errorf("the example has %d kinds of record, a reader knows %d", len(seen), history.Kinds())
+	for _, r := range everything() {
+		for _, v := range []reflect.Value{reflect.ValueOf(r), reflect.ValueOf(r.Observation)} {
+			pointers(v, func(name string, set bool) {
+				if _, known := missing[name]; set || !known {
+					missing[name] = !set
+				}
+			})
+		}
+	}
+	for name, is := range missing {
+		if is {
+			t.Errorf("no record of %s is in the example", name)
+		}
 	}
 }
 
+func note(text string) history.Record { return history.Record{Note: &history.Note{Text: text}} }
+
+var end = history.Record{End: &history.End{Outcome: history.Pass}}
+
 func TestCrossingTimesAreRaised(t *testing.T) {
 	text := mustWrite(t, header, []history.Record{
-		{At: 20, Event: history.Note{Text: "later"}},
-		{At: 10, Event: history.Note{Text: "earlier"}},
-		{At: 30, Event: history.End{Outcome: history.Pass}},
+		at(20, note("later")),
+		at(10, note("earlier")),
+		at(30, end),
 	})
 	got, err := readAll(mustOpen(t, text))
 	if err != nil || got[1].At != 20 {
@@ -139,14 +207,14 @@ func TestManyMayWrite(t *testing.T) {
 	for i := range 8 {
 		writers.Go(func() {
 			for n := range 200 {
-				if err := w.Write(time.Duration(n*8+i), history.Note{Text: strings.Repeat("x", n)}); err != nil {
+				if err := w.Write(at(time.Duration(n*8+i), note(strings.Repeat("x", n)))); err != nil {
 					t.Errorf("write: %v", err)
 				}
 			}
 		})
 	}
 	writers.Wait()
-	if err := errors.Join(w.Write(0, history.End{Outcome: history.Pass}), w.Flush()); err != nil {
+	if err := errors.Join(w.Write(end), w.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := readAll(mustOpen(t, b.Bytes())); err != nil || len(got) != 8*200+1 {
@@ -164,12 +232,12 @@ func (f *failing) Write(p []byte) (int, error) {
 }
 
 func TestAFailureIsKept(t *testing.T) {
-	w, err := history.NewWriter(&failing{after: 5000}, header)
+	w, err := history.NewWriter(&failing{after: 1 << 17}, header)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for err == nil {
-		err = w.Write(0, history.Note{Text: strings.Repeat("x", 100)})
+		err = w.Write(note(strings.Repeat("x", 1000)))
 	}
 	if !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("got %v", err)
@@ -184,31 +252,41 @@ func TestALongLineIsNotWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Write(0, history.Note{Text: strings.Repeat("x", history.MaxLine)}); err == nil {
+	if err := w.Write(note(strings.Repeat("x", history.MaxLine))); err == nil {
 		t.Error("it was written")
 	}
 }
 
 func TestWhatIsNoHistory(t *testing.T) {
 	good := string(mustWrite(t, header, nil))
-	note := `{"at":1,"kind":"note","event":{"text":"x"}}` + "\n"
-	end := `{"at":2,"kind":"end","event":{"outcome":"pass","wall":1}}` + "\n"
+	note := `{"At":1,"Note":{"Text":"x"}}` + "\n"
+	end := `{"At":2,"End":{"Outcome":"pass","Wall":1}}` + "\n"
+	part := `{"At":1,"Picture":{"Hub":{"Name":"hub-1"}}}` + "\n"
 	for name, c := range map[string]struct{ text, says string }{
 		"empty":              {"", "empty"},
 		"no header":          {note, "no version"},
 		"no JSON":            {"hello\n", "no version"},
-		"of another version": {strings.Replace(good, `"format":1`, `"format":2`, 1), "version 2"},
+		"of another version": {strings.Replace(good, `"Format":1`, `"Format":2`, 1), "version 2"},
 		"unknown clock":      {strings.Replace(good, `"virtual"`, `"sun"`, 1), `"sun"`},
-		"unknown field":      {strings.Replace(good, `"seed"`, `"sed"`, 1), `"sed"`},
-		"unknown kind":       {good + `{"at":1,"kind":"moon","event":{}}` + "\n", `"moon"`},
-		"no event":           {good + `{"at":1,"kind":"note"}` + "\n", "missing"},
-		"unknown in event":   {good + `{"at":1,"kind":"note","event":{"txt":"x"}}` + "\n", `"txt"`},
-		"of another type":    {good + `{"at":1,"kind":"note","event":{"text":4}}` + "\n", "string"},
+		"unknown field":      {strings.Replace(good, `"Seed"`, `"Sed"`, 1), `"Sed"`},
+		"unknown kind":       {good + `{"At":1,"Moon":{}}` + "\n", `"Moon"`},
+		"no kind":            {good + `{"At":1}` + "\n", "0 kinds"},
+		"two kinds":          {good + `{"At":1,"Note":{"Text":"x"},"Dial":{"Edge":"e"}}` + "\n", "2 kinds"},
+		"unknown in a kind":  {good + `{"At":1,"Note":{"Txt":"x"}}` + "\n", `"Txt"`},
+		"unknown in a node":  {good + `{"At":1,"Hub":{"Name":"h","Nodes":[{"Moon":"x"}]}}` + "\n", `"Moon"`},
+		"of another type":    {good + `{"At":1,"Note":{"Text":4}}` + "\n", "string"},
+		"unknown invariant":  {good + `{"At":1,"Verdict":{"Invariant":"x"}}` + "\n", `"x"`},
+		"unknown outcome":    {good + strings.Replace(end, "pass", "fine", 1), `"fine"`},
 		"two values":         {good + strings.TrimSuffix(note, "\n") + note, "behind the value"},
 		"back in time":       {good + strings.Replace(note, "1", "9", 1) + note, "stands behind one at 9ns"},
 		"half a line":        {good + note[:20], "line 2"},
 		"behind the end":     {good + end + note, "behind the end"},
 		"cut short":          {good + note, "cut short"},
+		"cut in a picture":   {good + part, "cut short"},
+		"half a picture":     {good + part + note, "not complete"},
+		"rows of no edge":    {good + part + `{"At":1,"Picture":{"Rows":{"Rows":[]}}}` + "\n", "of no hub or edge"},
+		"empty part":         {good + `{"At":1,"Picture":{}}` + "\n", "says nothing"},
+		"body without a job": {good + `{"At":1,"Note":{"Text":"x"},"Bodies":[{"Version":{"ID":"web"}}]}` + "\n", "no body"},
 		"too long":           {good + strings.Replace(note, "x", strings.Repeat("x", history.MaxLine), 1), "longer than"},
 	} {
 		r, err := history.NewReader(strings.NewReader(c.text))

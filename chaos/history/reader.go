@@ -16,33 +16,36 @@ var ErrCutShort = errors.New("the history was cut short: it has no end")
 
 // Reader reads a history, line by line.
 type Reader struct {
-	header Header
-	in     *bufio.Scanner
-	number int // of the line read last, from 1
-	last   time.Duration
-	ended  bool
+	header  Header
+	in      *bufio.Scanner
+	number  int // of the line read last, from 1
+	last    time.Duration
+	memory  memory
+	picture assembly
+	ended   bool
+	closers []io.Closer // of what Open opened
 }
 
 // NewReader begins to read a history, and reads its header.
 func NewReader(r io.Reader) (*Reader, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, 64<<10), MaxLine+1)
-	hr := &Reader{in: in}
+	hr := &Reader{in: in, memory: newMemory()}
 	text, err := hr.next()
 	if errors.Is(err, io.EOF) {
 		err = errors.New("it is empty")
 	}
+	if err == nil {
+		err = sameFormat(text)
+	}
+	if err == nil {
+		err = strictly(text, &hr.header)
+	}
+	if c := hr.header.Clock; err == nil && c != Virtual && c != Real {
+		err = fmt.Errorf("unknown clock %q", c)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read history: %w", err)
-	}
-	if err := sameFormat(text); err != nil {
-		return nil, fmt.Errorf("read the history's header: %w", err)
-	}
-	if err := strictly(text, &hr.header); err != nil {
-		return nil, fmt.Errorf("read the history's header: %w", err)
-	}
-	if c := hr.header.Clock; c != Virtual && c != Real {
-		return nil, fmt.Errorf("read the history's header: unknown clock %q", c)
+		return nil, fmt.Errorf("read the header of a history: %w", err)
 	}
 	return hr, nil
 }
@@ -53,21 +56,30 @@ func (r *Reader) Header() Header { return r.header }
 // Next returns the next record; io.EOF behind an End, ErrCutShort where there is
 // none.
 func (r *Reader) Next() (Record, error) {
-	text, err := r.next()
-	if errors.Is(err, io.EOF) && !r.ended {
-		return Record{}, ErrCutShort
+	for {
+		text, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return Record{}, r.end()
+		}
+		var rec Record
+		if err == nil {
+			rec, err = r.record(text)
+		}
+		if err != nil {
+			return Record{}, fmt.Errorf("read history, line %d: %w", r.number, err)
+		}
+		if rec.kinds() > 0 {
+			return rec, nil
+		} // else it is a part of a picture
 	}
-	if errors.Is(err, io.EOF) {
-		return Record{}, io.EOF
+}
+
+// end is the error that stands for the end of the file.
+func (r *Reader) end() error {
+	if !r.ended {
+		return ErrCutShort
 	}
-	if err != nil {
-		return Record{}, fmt.Errorf("read history, line %d: %w", r.number, err)
-	}
-	rec, err := r.record(text)
-	if err != nil {
-		return Record{}, fmt.Errorf("read history, line %d: %w", r.number, err)
-	}
-	return rec, nil
+	return io.EOF
 }
 
 func (r *Reader) record(text []byte) (Record, error) {
@@ -76,22 +88,57 @@ func (r *Reader) record(text []byte) (Record, error) {
 	}
 	var l line
 	if err := strictly(text, &l); err != nil {
-		return Record{}, err
+		return Record{}, fmt.Errorf("%w: it is damaged, or a newer program has written it", err)
 	}
 	if l.At < r.last {
 		return Record{}, fmt.Errorf("a record at %s stands behind one at %s", l.At, r.last)
 	}
 	r.last = l.At
-	decode, known := decoders[l.Kind]
-	if !known {
-		return Record{}, fmt.Errorf("unknown kind of record %q: a newer program may have written it", l.Kind)
+	if err := l.sound(r.picture.picture != nil); err != nil {
+		return Record{}, err
 	}
-	e, err := decode(l.Event)
-	if err != nil {
-		return Record{}, fmt.Errorf("%s: %w", l.Kind, err)
+	if err := r.memory.learn(l.Bodies); err != nil {
+		return Record{}, err
 	}
-	_, r.ended = e.(End)
-	return Record{At: l.At, Event: e}, nil
+	return r.restore(&l)
+}
+
+// restore makes of a line the record that was written.
+func (r *Reader) restore(l *line) (Record, error) {
+	rec := l.Record
+	var err error
+	switch {
+	case l.Picture != nil:
+		rec.Picture, err = r.picture.take(&r.memory, l.Picture)
+	case l.Hub != nil:
+		rec.Hub = r.memory.whole(l.Hub)
+	case l.Applied != nil:
+		rec.Applied = l.Applied.whole(&r.memory)
+	case rec.End != nil:
+		r.ended = true
+		if !rec.End.Outcome.known() {
+			err = fmt.Errorf("unknown outcome %q", rec.End.Outcome)
+		}
+	}
+	return rec, err
+}
+
+// sound checks that a line is of one kind, and that nothing stands between the
+// parts of a picture.
+func (l *line) sound(within bool) error {
+	kinds := l.Record.kinds()
+	for _, set := range []bool{l.Applied != nil, l.Hub != nil, l.Picture != nil} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return fmt.Errorf("a record of %d kinds, not one", kinds)
+	}
+	if within && l.Picture == nil {
+		return errors.New("a picture is not complete")
+	}
+	return nil
 }
 
 // next returns the next line, which is valid until the next call.
@@ -106,41 +153,6 @@ func (r *Reader) next() ([]byte, error) {
 		return nil, err
 	}
 	return nil, io.EOF
-}
-
-// Kinds is how many kinds of records a Reader knows.
-func Kinds() int { return len(decoders) }
-
-// decoders read the events of each kind.
-var decoders = map[Kind]func(json.RawMessage) (Event, error){
-	KindFault:     decode[Fault],
-	KindFaultEnd:  decode[FaultEnd],
-	KindOperation: decode[Operation],
-	KindEnrolled:  decode[Enrolled],
-	KindNode:      decode[Node],
-	KindLeader:    decode[Leader],
-	KindAlloc:     decode[Alloc],
-	KindSession:   decode[Session],
-	KindJournal:   decode[Journal],
-	KindProcess:   decode[Process],
-	KindTask:      decode[Task],
-	KindRefused:   decode[Refused],
-	KindViolation: decode[Violation],
-	KindVerdict:   decode[Verdict],
-	KindSometimes: decode[Sometimes],
-	KindNote:      decode[Note],
-	KindEnd:       decode[End],
-}
-
-func decode[E Event](text json.RawMessage) (Event, error) {
-	var e E
-	if len(text) == 0 {
-		return nil, errors.New("the event is missing")
-	}
-	if err := strictly(text, &e); err != nil {
-		return nil, err
-	}
-	return e, nil
 }
 
 // strictly decodes one JSON value that has no unknown fields and nothing behind it.

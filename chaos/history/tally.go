@@ -5,54 +5,57 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
+
+	"skerry/chaos/check"
 )
 
 // Run sums up one history, for a campaign.
 type Run struct {
-	Name       string        `json:"name"`
-	Seed       uint64        `json:"seed"`
-	Clock      Clock         `json:"clock"`
-	Repeat     string        `json:"repeat,omitempty"`
-	Hubs       int           `json:"hubs"`
-	Edges      int           `json:"edges"`
-	Outcome    Outcome       `json:"outcome"`
-	Reasons    []string      `json:"reasons,omitempty"`
-	Lasted     time.Duration `json:"lasted"` // by the run's own clock
-	Wall       time.Duration `json:"wall"`   // that it cost
-	Records    uint64        `json:"records"`
-	Operations uint64        `json:"operations"`        // by clients
-	Refused    uint64        `json:"refused"`           // messages and sessions
-	Faults     []FaultCount  `json:"faults"`            // by kind, in order
-	Violations []Count       `json:"violations"`        // by invariant's statement, in order
-	Sometimes  []Sometimes   `json:"sometimes"`         // by name, in order
-	History    string        `json:"history,omitempty"` // file, beside the campaign's
-	Report     string        `json:"report,omitempty"`  // file, beside the campaign's
+	Name       string
+	Seed       uint64
+	Clock      Clock
+	Repeat     string `json:",omitempty"`
+	Hubs       int
+	Edges      int
+	Outcome    Outcome
+	Reasons    []string      `json:",omitempty"`
+	Lasted     time.Duration // by the run's own clock
+	Wall       time.Duration // that it cost
+	Records    uint64
+	Operations uint64           // by clients
+	Refused    uint64           // messages and sessions
+	Faults     []FaultCount     // by kind, in order
+	Violations []ViolationCount // by invariant, in order
+	Sometimes  []Sometimes      // by name, in order
+	History    string           `json:",omitempty"` // file, beside the campaign's
+	Report     string           `json:",omitempty"` // file, beside the campaign's
 }
 
 // FaultCount is how often faults of a kind began and how often they hit.
 type FaultCount struct {
-	Fault string `json:"fault"`
-	Times uint64 `json:"times"`
-	Hits  uint64 `json:"hits"`
+	Fault string
+	Times uint64
+	Hits  uint64
 	// Missed is how many ended without a hit: they proved nothing.
-	Missed uint64 `json:"missed"`
+	Missed uint64
 }
 
-// Count is a number with a name.
-type Count struct {
-	Name  string `json:"name"`
-	Count uint64 `json:"count"`
+// ViolationCount is how often an invariant was broken.
+type ViolationCount struct {
+	Invariant check.Invariant
+	Count     uint64
 }
 
 // Tally sums up a run, record by record.
 type Tally struct {
-	run        Run
-	open       map[int]string // faults that have not ended, by id
-	faults     map[string]FaultCount
-	violations map[string]uint64
-	ended      bool
+	run    Run
+	open   map[int]string // faults that have not ended, by id
+	faults map[string]FaultCount
+	broken map[check.Invariant]uint64 // violations
+	ended  bool
 }
 
 // NewTally begins to sum up a run.
@@ -60,9 +63,9 @@ func NewTally(h Header) *Tally {
 	return &Tally{
 		run: Run{
 			Name: h.Name, Seed: h.Seed, Clock: h.Clock, Repeat: h.Repeat,
-			Hubs: len(h.Topology.Hubs), Edges: len(h.Topology.Edges),
+			Hubs: len(h.Hubs), Edges: len(h.Edges),
 		},
-		open: map[int]string{}, faults: map[string]FaultCount{}, violations: map[string]uint64{},
+		open: map[int]string{}, faults: map[string]FaultCount{}, broken: map[check.Invariant]uint64{},
 	}
 }
 
@@ -70,49 +73,58 @@ func NewTally(h Header) *Tally {
 func (t *Tally) Add(r Record) {
 	t.run.Records++
 	t.run.Lasted = max(t.run.Lasted, r.At)
-	switch e := r.Event.(type) {
-	case Fault:
-		f := t.faults[e.Fault]
-		f.Times++
-		t.faults[e.Fault], t.open[e.ID] = f, e.Fault
-	case FaultEnd:
-		kind, known := t.open[e.ID]
-		if !known {
-			return
-		}
-		delete(t.open, e.ID)
-		f := t.faults[kind]
-		f.Hits += e.Hits
-		if e.Hits == 0 {
-			f.Missed++
-		}
-		t.faults[kind] = f
-	case Operation:
+	switch {
+	case r.Fault != nil:
+		t.fault(r.Fault)
+	case r.Operation != nil:
 		t.run.Operations++
-	case Refused:
+	case r.Refused != nil:
 		t.run.Refused++
-	case Violation:
-		t.violations[e.Violation.Invariant.Statement()]++
-	case Sometimes:
-		t.run.Sometimes = append(t.run.Sometimes, e)
-	case End:
-		t.ended, t.run.Outcome, t.run.Reasons, t.run.Wall = true, e.Outcome, e.Reasons, e.Wall
+	case r.Violation != nil:
+		t.broken[r.Violation.Invariant]++
+	case r.Verdict != nil: // counts also those violations that were not kept
+		t.broken[r.Verdict.Invariant] = max(t.broken[r.Verdict.Invariant], r.Verdict.Broken)
+	case r.Sometimes != nil:
+		t.run.Sometimes = append(t.run.Sometimes, *r.Sometimes)
+	case r.End != nil:
+		t.ended, t.run.Outcome, t.run.Reasons, t.run.Wall = true, r.End.Outcome, r.End.Reasons, r.End.Wall
 	}
+}
+
+func (t *Tally) fault(e *check.Fault) {
+	if !e.End {
+		f := t.faults[e.Kind]
+		f.Times++
+		t.faults[e.Kind], t.open[e.ID] = f, e.Kind
+		return
+	}
+	kind, known := t.open[e.ID]
+	if !known {
+		return
+	}
+	delete(t.open, e.ID)
+	f := t.faults[kind]
+	f.Hits += e.Hits
+	if e.Hits == 0 {
+		f.Missed++
+	}
+	t.faults[kind] = f
 }
 
 // Run returns what was counted so far. A run that has not ended is broken.
 func (t *Tally) Run() Run {
 	run := t.run
-	run.Faults, run.Violations = []FaultCount{}, []Count{}
+	run.Faults, run.Violations = []FaultCount{}, []ViolationCount{}
 	for kind, f := range t.faults {
 		f.Fault = kind
 		run.Faults = append(run.Faults, f)
 	}
-	for name, n := range t.violations {
-		run.Violations = append(run.Violations, Count{name, n})
+	for _, i := range slices.Sorted(maps.Keys(t.broken)) {
+		if t.broken[i] > 0 {
+			run.Violations = append(run.Violations, ViolationCount{i, t.broken[i]})
+		}
 	}
 	slices.SortFunc(run.Faults, func(a, b FaultCount) int { return cmp.Compare(a.Fault, b.Fault) })
-	slices.SortFunc(run.Violations, func(a, b Count) int { return cmp.Compare(a.Name, b.Name) })
 	run.Sometimes = slices.SortedFunc(slices.Values(t.run.Sometimes), func(a, b Sometimes) int { return cmp.Compare(a.Name, b.Name) })
 	if !t.ended {
 		run.Outcome, run.Reasons = Broken, []string{ErrCutShort.Error()}

@@ -12,15 +12,20 @@ import (
 
 // MaxLine bounds a line, in bytes: Writer refuses to write a longer one, Reader
 // to read it.
-const MaxLine = 1 << 20
+const MaxLine = 16 << 20
 
 // Writer writes a history as a run goes. Its methods may be called from any
 // goroutine.
 type Writer struct {
-	mu   sync.Mutex
-	out  *bufio.Writer // guarded by mu
-	err  error         // guarded by mu: the first failure; nothing is written after it
-	last time.Duration // guarded by mu: of the newest record
+	mu     sync.Mutex
+	out    *bufio.Writer // guarded by mu, as all below
+	err    error         // the first failure; nothing is written after it
+	last   time.Duration // of the newest record
+	memory memory
+	tally  *Tally
+	ended  bool
+
+	closers []io.Closer // of what Create opened
 }
 
 // NewWriter begins a history with its header.
@@ -29,9 +34,8 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if h.Clock != Virtual && h.Clock != Real {
 		return nil, fmt.Errorf("begin history of %s: unknown clock %q", h.Name, h.Clock)
 	}
-	hw := &Writer{out: bufio.NewWriter(w)}
-	hw.put(h)
-	if hw.err != nil {
+	hw := &Writer{out: bufio.NewWriterSize(w, 64<<10), memory: newMemory(), tally: NewTally(h)}
+	if hw.put(h); hw.err != nil {
 		return nil, fmt.Errorf("begin history of %s: %w", h.Name, hw.err)
 	}
 	return hw, nil
@@ -40,18 +44,32 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 // Write adds a record. A time before the newest record's is raised to it: clocks
 // are read before the writer's turn comes, so that two records may cross. The
 // first failure is kept, and told again by every call that follows.
-func (w *Writer) Write(at time.Duration, e Event) error {
+func (w *Writer) Write(r Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last = max(w.last, at)
-	body, err := json.Marshal(e)
-	if err == nil && w.err == nil {
-		w.put(line{At: w.last, Kind: e.kind(), Event: body})
+	switch {
+	case w.err != nil:
+	case r.kinds() != 1:
+		return fmt.Errorf("write to the history: a record of %d kinds", r.kinds())
+	case w.ended:
+		return errors.New("write to the history: it has its end already")
+	default:
+		w.last = max(w.last, r.At)
+		r.At, w.ended = w.last, r.End != nil
+		w.tally.Add(r)
+		w.write(r)
 	}
-	if err := errors.Join(w.err, err); err != nil {
-		return fmt.Errorf("write %s to the history: %w", e.kind(), err)
+	if w.err != nil {
+		return fmt.Errorf("write to the history: %w", w.err)
 	}
 	return nil
+}
+
+// Run sums up what was written so far.
+func (w *Writer) Run() Run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tally.Run()
 }
 
 // Flush hands everything written so far to the writer below.
@@ -67,23 +85,38 @@ func (w *Writer) Flush() error {
 	return nil
 }
 
+// write writes a record as one line, a picture as several.
+func (w *Writer) write(r Record) {
+	l := line{Record: r}
+	switch {
+	case r.Picture != nil:
+		for _, part := range w.memory.picture(r.Picture) {
+			part.At = r.At
+			w.put(part)
+		}
+		return
+	case r.Hub != nil:
+		l.Hub, l.Bodies = w.memory.change(r.Hub)
+	case r.Applied != nil:
+		l.Applied, l.Bodies = w.memory.applied(r.Applied)
+	case r.Process != nil:
+		w.memory.restarted(r.Process.Name)
+	}
+	w.put(l)
+}
+
 // put writes one line.
 func (w *Writer) put(v any) {
+	if w.err != nil {
+		return
+	}
 	text, err := json.Marshal(v)
+	if err == nil && len(text) > MaxLine {
+		err = fmt.Errorf("a line of %d bytes is longer than %d", len(text), MaxLine)
+	}
 	if err != nil {
 		w.err = err
 		return
 	}
-	if len(text) > MaxLine {
-		w.err = fmt.Errorf("a line of %d bytes is longer than %d", len(text), MaxLine)
-		return
-	}
 	_, w.err = w.out.Write(append(text, '\n'))
-}
-
-// line is a record in the file.
-type line struct {
-	At    time.Duration   `json:"at"` // nanoseconds
-	Kind  Kind            `json:"kind"`
-	Event json.RawMessage `json:"event"`
 }
