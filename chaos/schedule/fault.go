@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"strings"
 	"time"
 
 	"skerry/fleet"
@@ -25,8 +26,31 @@ const (
 	TargetEdges  = "edges"  // all edges
 )
 
-// End is when the fault is over.
-func (f Fault) End() time.Duration { return f.At + f.For }
+// End is when the fault is over, in a run of that length.
+func (f Fault) End(length time.Duration) time.Duration {
+	if info, _ := f.Kind.Info(); info.Lasting == MayStay && f.For == 0 {
+		return max(length, f.At)
+	}
+	return f.At + f.For
+}
+
+// String is the fault as it stands in a scenario.
+func (f Fault) String() string { return "at " + formatDuration(f.At) + " " + f.what() }
+
+// what is the fault without its time.
+func (f Fault) what() string {
+	s := string(f.Kind)
+	if len(f.Targets) > 0 {
+		s += " " + strings.Join(f.Targets, " ")
+	}
+	if f.For > 0 {
+		s += " for " + formatDuration(f.For)
+	}
+	if p := f.Kind.format(f.Params); p != "" {
+		s += " " + p
+	}
+	return s
+}
 
 // Params are what kinds of fault take; Info.Params says which of them a kind takes,
 // and the others are zero.

@@ -24,20 +24,20 @@ const (
 	MajorityCut Kind = "majority-cut"  // no hub reaches a majority, then they do again
 	Restore     Kind = "restore"       // all hubs are put back to an older copy of their data
 
-	EdgeKill   Kind = "edge-kill"   // an agent, with SIGKILL; tasks live on
-	EdgeReboot Kind = "edge-reboot" // a machine goes down in good order and boots
-	PowerCut   Kind = "power-cut"   // a machine loses power: what was not synced is gone
-	TornPage   Kind = "torn-page"   // as PowerCut, and a page of the journal is half written
-	BitFlip    Kind = "bit-flip"    // bits of the journal flip while the agent is down
-	DiskFull   Kind = "disk-full"   // an edge cannot write
-	SlowDisk   Kind = "slow-disk"   // each sync takes long
-	ClockJump  Kind = "clock-jump"  // an edge's wall clock jumps and stays so
-	Clock1970  Kind = "clock-1970"  // as EdgeReboot, and the wall clock wakes up in 1970
-	Clone      Kind = "clone"       // a second machine starts with a copy of an edge's data directory
+	EdgeKill    Kind = "edge-kill"    // an agent, with SIGKILL; tasks live on
+	EdgeReboot  Kind = "edge-reboot"  // a machine goes down in good order and boots
+	PowerCut    Kind = "power-cut"    // a machine loses power: what was not synced is gone
+	TornPage    Kind = "torn-page"    // as PowerCut, and a page of the journal is half written
+	BitFlip     Kind = "bit-flip"     // bits of the journal flip while the agent is down
+	DiskFull    Kind = "disk-full"    // an edge cannot write
+	SlowDisk    Kind = "slow-disk"    // each sync takes long
+	ClockJump   Kind = "clock-jump"   // an edge's wall clock jumps and stays so
+	Clock1970   Kind = "clock-1970"   // as EdgeReboot, and the wall clock wakes up in 1970
+	Clone       Kind = "clone"        // a second machine starts with a copy of an edge's data directory
 	CertExpired Kind = "cert-expired" // an edge is cut off until after its certificate has expired
-	MassRejoin Kind = "mass-rejoin" // all edges are cut off and come back at once; the leader is killed meanwhile
-	CrashLoop  Kind = "crash-loop"  // tasks end soon after each start
-	DriverDead Kind = "driver-dead" // a driver answers nothing but errors
+	MassRejoin  Kind = "mass-rejoin"  // all edges are cut off and come back at once; the leader is killed meanwhile
+	CrashLoop   Kind = "crash-loop"   // tasks end soon after each start
+	DriverDead  Kind = "driver-dead"  // a driver answers nothing but errors
 )
 
 // Place is what a fault is aimed at.
@@ -65,7 +65,8 @@ type Lasting int
 const (
 	Instant Lasting = iota // it takes no `for`
 	MayLast                // `for` is how long its target stays down; without it, it is back at once
-	Lasts                  // it takes a `for`
+	MayStay                // without a `for` it stays to the end of the run
+	Lasts                  // it needs a `for`
 )
 
 // Clock is the time that a run passes in.
@@ -100,13 +101,11 @@ const (
 	ClaimDisk   Claim = "disk"
 	ClaimDriver Claim = "driver"
 	ClaimClock  Claim = "clock"
-	// ClaimHub is a hub as such. At any time claims of it are on fewer than half of
-	// the hubs, the leader counting as one more.
+	// ClaimHub is a hub as a whole: whatever is aimed at a hub takes it. At any time
+	// fewer than half of the hubs are taken, the leader counting as one more.
 	ClaimHub Claim = "hub"
 	// ClaimHubs is all of them: no other fault is on a hub meanwhile.
-	ClaimHubs Claim = "all hubs"
-	// ClaimIdentity is the identity of a node: one in the fleet at a time.
-	ClaimIdentity Claim = "identity"
+	ClaimHubs Claim = "hubs"
 )
 
 // Info is what is known of a kind.
@@ -119,7 +118,7 @@ type Info struct {
 	Params   []Param // what it takes; those that are not needed have a default
 	Clock    Clock   // what it works in
 	// Takes is what it needs of its targets for itself while it lasts, and Begins
-	// what it needs of them at its beginning alone.
+	// what it needs of them at its beginning alone. (Of a hub it takes all.)
 	Takes, Begins []Claim
 	// Apart are kinds that do not happen meanwhile anywhere in the fleet.
 	Apart []Kind

@@ -62,7 +62,7 @@ var table = []Info{
 	},
 	{
 		Kind: HubDiskFull, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
-		Takes: []Claim{ClaimHub, ClaimDisk}, After: recovery, Weight: 2,
+		Takes: []Claim{ClaimHub}, After: recovery, Weight: 2,
 		Doc: "nothing can be written; a hub that gives up is started again when the time is over",
 	},
 	{
@@ -108,7 +108,7 @@ var table = []Info{
 	{
 		Kind: DiskFull, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest, Clock: Both,
 		Takes: []Claim{ClaimDisk}, After: recovery, Weight: 3,
-		Doc: "nothing can be written",
+		Doc: "nothing can be written; an agent that gives up is started again when the time is over",
 	},
 	{
 		Kind: SlowDisk, At: AtMember, Lasting: Lasts, Shortest: time.Second, Longest: longest,
@@ -116,19 +116,19 @@ var table = []Info{
 		Doc: "each sync takes long",
 	},
 	{
-		Kind: ClockJump, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{jumpParam}, Clock: Both,
+		Kind: ClockJump, At: AtEdge, Lasting: MayStay, Longest: longest, Params: []Param{jumpParam}, Clock: Both,
 		Takes: []Claim{ClaimClock}, Weight: 3,
 		Doc: "the wall clock jumps, forward or back, and is right again when the time is over (without one: at the end)",
 	},
 	{
-		Kind: Clock1970, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Both,
+		Kind: Clock1970, At: AtEdge, Lasting: MayStay, Longest: longest, Clock: Both,
 		Takes: []Claim{ClaimClock}, Begins: []Claim{ClaimAgent}, After: recovery, Weight: 3,
 		Doc: "the machine reboots into 1970, and knows the time again when the time is over (without one: at the end)",
 	},
 	{
 		Kind: Clone, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimLink, ClaimShape, ClaimAgent, ClaimDisk, ClaimClock, ClaimIdentity},
-		Apart: []Kind{MajorityCut, Restore, MassRejoin}, After: recovery, Weight: 3,
+		Takes: []Claim{ClaimLink, ClaimShape, ClaimAgent, ClaimDisk, ClaimClock},
+		Apart: []Kind{Clone, MajorityCut, Restore, MassRejoin}, After: recovery, Weight: 3,
 		Doc: "a second machine starts with a copy of its data directory, and lives for that time",
 	},
 	{

@@ -98,7 +98,7 @@ type Script struct {
 type Verb string
 
 const (
-	Run    Verb = "run"    // registered as it was first, with what Scale, Update and Touch made of it
+	Run    Verb = "run"    // registered again after Stop or Purge, as it was last
 	Scale  Verb = "scale"  // another count
 	Update Verb = "update" // a new version, which replaces its tasks
 	Touch  Verb = "touch"  // a new version, which its tasks survive

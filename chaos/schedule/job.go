@@ -1,0 +1,173 @@
+package schedule
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"skerry/fleet"
+	"skerry/fleet/jobspec"
+)
+
+// Names of the only group and the only task of a job that is no HCL.
+const (
+	GroupName = "main"
+	TaskName  = "main"
+)
+
+// MetaSite is the key of a node's meta in which its site stands.
+const MetaSite = "site"
+
+// What Update and Touch change.
+const (
+	envVersion = "VERSION"
+	metaTouch  = "touched"
+)
+
+// Spec returns the job as it is registered first, with its defaults filled in.
+func (j Job) Spec() (*fleet.Job, error) {
+	if j.HCL != "" {
+		return jobspec.Parse(string(j.ID)+".hcl", []byte(j.HCL), jobspec.Options{})
+	}
+	job := &fleet.Job{ID: j.ID, Type: j.Type, Datacenters: slices.Clone(j.Datacenters), NodePool: j.Pool}
+	group := fleet.TaskGroup{
+		Name: GroupName, Count: j.Count,
+		Disconnect: clone(j.Disconnect), RestartPolicy: clone(j.Restart), ReschedulePolicy: clone(j.Reschedule),
+	}
+	if j.Site != "" {
+		group.Constraints = append(group.Constraints,
+			fleet.Constraint{LTarget: "${meta." + MetaSite + "}", Operand: fleet.OpEqual, RTarget: j.Site})
+	}
+	if j.Distinct {
+		group.Constraints = append(group.Constraints, fleet.Constraint{Operand: fleet.OpDistinctHosts, RTarget: "true"})
+	}
+	group.Tasks = []fleet.Task{{
+		Name: TaskName, Driver: "sim", Config: j.Task.config(), KillTimeout: j.KillTimeout,
+		Resources: fleet.Resources{CPU: orElse(j.CPU, DefaultTaskCPU), MemoryMB: orElse(j.MemoryMB, DefaultTaskMemoryMB)},
+	}}
+	job.TaskGroups = []fleet.TaskGroup{group}
+	job.Defaults()
+	if problems := job.Validate(); len(problems) > 0 {
+		return nil, problems.Err()
+	}
+	return job, nil
+}
+
+// config is the script as the driver sim reads it.
+func (s Script) config() map[string]any {
+	c := map[string]any{}
+	if s.RunFor > 0 {
+		c["run_for"] = s.RunFor.String()
+	}
+	if s.ExitCode != 0 {
+		c["exit_code"] = s.ExitCode
+	}
+	if s.StartDelay > 0 {
+		c["start_delay"] = s.StartDelay.String()
+	}
+	if s.StartError != "" {
+		c["start_error"] = s.StartError
+	}
+	if s.KillAfter > 0 {
+		c["kill_after"] = s.KillAfter.String()
+	}
+	if s.IgnoreSignals {
+		c["ignore_signals"] = true
+	}
+	return c
+}
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
+}
+
+func orElse[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
+		return otherwise
+	}
+	return v
+}
+
+// Job returns the job of that name; ok is false where there is none.
+func (s Schedule) Job(id fleet.JobID) (j Job, ok bool) {
+	i := slices.IndexFunc(s.Jobs, func(j Job) bool { return j.ID == id })
+	if i < 0 {
+		return Job{}, false
+	}
+	return s.Jobs[i], true
+}
+
+// Wanted returns what the cluster shall have of a job when all of its Steps up to
+// and with a time are done: nil where it is not registered or was purged, with Stop
+// set where it was stopped. It is what a Step registers, too.
+func (s Schedule) Wanted(id fleet.JobID, at time.Duration) (*fleet.Job, error) {
+	j, ok := s.Job(id)
+	if !ok {
+		return nil, fmt.Errorf("find job %s: the schedule has none of that name", id)
+	}
+	if at < j.Start {
+		return nil, nil
+	}
+	spec, err := j.Spec()
+	if err != nil {
+		return nil, fmt.Errorf("read job %s: %w", id, err)
+	}
+	state := jobState{job: spec, there: true}
+	for _, step := range s.Steps {
+		if step.Job == id && step.At <= at {
+			state.do(step)
+		}
+	}
+	if !state.there {
+		return nil, nil
+	}
+	return spec, nil
+}
+
+// jobState follows a job through its steps.
+type jobState struct {
+	job     *fleet.Job
+	there   bool
+	updates int
+	touches int
+}
+
+func (s *jobState) do(step Step) {
+	switch step.Verb {
+	case Run:
+		s.there, s.job.Stop = true, false
+	case Stop:
+		s.job.Stop = true
+	case Purge:
+		s.there, s.job.Stop = false, false
+	case Scale:
+		s.job.TaskGroups[0].Count = step.Count
+	case Touch:
+		s.touches++
+		s.job.Meta = withEntry(s.job.Meta, metaTouch, s.touches)
+	case Update:
+		s.updates++
+		for g := range s.job.TaskGroups {
+			for t := range s.job.TaskGroups[g].Tasks {
+				task := &s.job.TaskGroups[g].Tasks[t]
+				task.Env = withEntry(task.Env, envVersion, s.updates)
+			}
+		}
+	}
+}
+
+func withEntry(m map[string]string, key string, n int) map[string]string {
+	m = maps.Clone(m)
+	if m == nil {
+		m = map[string]string{}
+	}
+	m[key] = strconv.Itoa(n)
+	return m
+}

@@ -1,0 +1,268 @@
+package schedule
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"skerry/fleet"
+	"skerry/fleet/jobspec"
+)
+
+// Bounds of a text.
+const (
+	MaxText    = 8 << 20
+	maxComment = 4096
+	// maxDiagnostics is how much is said before the rest is only counted.
+	maxDiagnostics = 100
+)
+
+// defaultSettle is how long runs settle where nothing is said.
+const defaultSettle = 2 * time.Minute
+
+// Parse reads a scenario. The file's name is for messages. The error is Diagnostics:
+// all that is wrong, by line and column, with what to do about it.
+func Parse(file string, src []byte) (Schedule, error) {
+	p := &parser{file: file, s: Schedule{Settle: defaultSettle}, places: map[Part][]token{}, seen: map[string]token{}}
+	if len(src) > MaxText {
+		p.report(token{}, fmt.Sprintf("%d bytes: at most %d", len(src), MaxText), "")
+		return Schedule{}, p.failure()
+	}
+	if !utf8.Valid(src) {
+		p.report(token{}, "not UTF-8", "")
+		return Schedule{}, p.failure()
+	}
+	p.lines = strings.Split(string(src), "\n")
+	p.comment()
+	for p.number < len(p.lines) {
+		p.line()
+	}
+	p.order()
+	p.validate()
+	if len(p.diags) > 0 {
+		return Schedule{}, p.failure()
+	}
+	return p.s, nil
+}
+
+type parser struct {
+	file   string
+	lines  []string
+	number int // of lines that are read
+	s      Schedule
+	places map[Part][]token // where each item of a part stands
+	seen   map[string]token // directives that stand once
+	diags  Diagnostics
+	faults int // with those that were too many
+}
+
+func (p *parser) report(t token, message, hint string) {
+	p.diags = append(p.diags, jobspec.Diagnostic{File: p.file, Line: t.line, Column: t.column, Message: message, Hint: hint})
+}
+
+// failure is the error of all that was reported.
+func (p *parser) failure() error {
+	slices.SortStableFunc(p.diags, func(a, b jobspec.Diagnostic) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	p.diags = slices.Compact(p.diags)
+	if more := len(p.diags) - maxDiagnostics; more > 0 {
+		p.diags = p.diags[:maxDiagnostics]
+		p.report(token{}, fmt.Sprintf("and %d more", more), "")
+	}
+	return p.diags
+}
+
+// comment reads the lines at the top that begin with #.
+func (p *parser) comment() {
+	var text []string
+	for p.number < len(p.lines) && strings.HasPrefix(p.lines[p.number], "#") {
+		line := strings.TrimPrefix(strings.TrimPrefix(p.lines[p.number], "#"), " ")
+		text = append(text, strings.TrimRightFunc(line, unicode.IsSpace))
+		p.number++
+	}
+	p.s.Comment = strings.Trim(strings.Join(text, "\n"), "\n")
+}
+
+func validComment(s string) bool {
+	if s == "" {
+		return true
+	}
+	for line := range strings.SplitSeq(s, "\n") {
+		if strings.TrimRightFunc(line, unicode.IsSpace) != line {
+			return false
+		}
+	}
+	printable := !strings.ContainsFunc(s, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) })
+	return len(s) <= maxComment && utf8.ValidString(s) && printable && strings.Trim(s, "\n") == s
+}
+
+// directives are what a line may begin with.
+var directives = []string{"seed", "length", "settle", "operations", "hubs", "edges", "pool", "job", "at", "every", "expect"}
+
+func (p *parser) line() {
+	text := p.lines[p.number]
+	p.number++
+	words := split(text, p.number)
+	if len(words) == 0 {
+		return
+	}
+	last := words[len(words)-1]
+	r := &reader{
+		words: words, report: p.report,
+		end: token{line: p.number, column: last.column + utf8.RuneCountInString(last.text)},
+	}
+	first := r.next("")
+	switch first.text {
+	case "seed", "length", "settle", "operations", "hubs":
+		p.setting(first, r)
+	case "edges":
+		p.edges(first, r)
+	case "pool":
+		p.pool(first, r)
+	case "job":
+		p.job(first, r)
+	case "at":
+		p.at(first, r)
+	case "every":
+		p.every(first, r)
+	case "expect":
+		if e := readExpectation(r); !r.failed {
+			p.s.Expect = append(p.s.Expect, e)
+			p.places[PartExpect] = append(p.places[PartExpect], first)
+		}
+	default:
+		r.failWith(first, unknown("line", first.text, directives))
+	}
+	r.close("")
+}
+
+// setting reads what stands in a scenario once.
+func (p *parser) setting(first token, r *reader) {
+	if before, twice := p.seen[first.text]; twice {
+		r.fail(first, "", "%s is there twice: it stands in line %d already", first.text, before.line)
+		return
+	}
+	p.seen[first.text] = first
+	switch first.text {
+	case "seed":
+		t := r.next("the seed")
+		n, err := strconv.ParseUint(t.text, 10, 64)
+		if err != nil {
+			r.fail(t, "", "a seed is a number, not %q", t.text)
+		}
+		p.s.Seed = n
+	case "length":
+		p.s.Length = r.duration("the length")
+	case "settle":
+		p.s.Settle = r.duration("the time to settle")
+	case "operations":
+		t := r.next("how many operations a minute")
+		n, err := parseCount(strings.TrimSuffix(t.text, "/m"), 0, MaxOperations)
+		if err != nil || !strings.HasSuffix(t.text, "/m") {
+			r.fail(t, "operations 6/m", "operations are so many a minute, not %q", t.text)
+		}
+		p.s.Operations = n
+	case "hubs":
+		for i := range r.count("the number of hubs", MaxHubs) {
+			p.s.Topology.Hubs = append(p.s.Topology.Hubs, HubName(i+1))
+		}
+	}
+}
+
+func (p *parser) edges(first token, r *reader) {
+	n := r.count("the number of edges", MaxEdges)
+	e := readAttributes(r, edgeAttributes, Edge{})
+	if r.failed || len(p.s.Topology.Edges)+n > MaxEdges {
+		r.fail(first, "", "more than %d edges", MaxEdges)
+		return
+	}
+	p.s.Topology = p.s.Topology.With(n, e)
+	for range n {
+		p.places[PartEdge] = append(p.places[PartEdge], first)
+	}
+}
+
+func (p *parser) pool(first token, r *reader) {
+	name := r.label("the name of the pool")
+	pool := readAttributes(r, poolAttributes, Pool{Name: name.text})
+	if r.failed {
+		return
+	}
+	p.s.Topology.Pools = append(p.s.Topology.Pools, pool)
+	p.places[PartPool] = append(p.places[PartPool], first)
+}
+
+// readAttributes reads the rest of a line.
+func readAttributes[T any](r *reader, attributes []attribute[T], t T) T {
+	seen := map[string]bool{}
+	for !r.done() {
+		word := r.next("an attribute")
+		name, _, _ := strings.Cut(word.text, "=")
+		if seen[name] {
+			r.fail(word, "", "%s is there twice", name)
+		}
+		seen[name] = true
+		if err := set(attributes, &t, word.text); err != nil {
+			r.failWith(word, err)
+		}
+	}
+	return t
+}
+
+// failWith is fail with an error, of which the hint is told apart.
+func (r *reader) failWith(t token, err error) {
+	var u *unknownError
+	if errors.As(err, &u) && error(u) == err {
+		r.fail(t, u.hint, "%s", u.message)
+		return
+	}
+	r.fail(t, "", "%s", err)
+}
+
+func (p *parser) job(first token, r *reader) {
+	j := Job{ID: fleet.JobID(r.label("the name of the job").text)}
+	if n := len(r.words); n > 0 && strings.HasPrefix(r.words[n-1].text, "<<") {
+		heredoc := r.words[n-1]
+		r.words = r.words[:n-1]
+		j = readAttributes(r, []attribute[Job]{startAttribute}, j)
+		j.HCL = p.heredoc(heredoc, r)
+	} else {
+		j.Type = r.next("service or batch").text
+		j = readAttributes(r, jobAttributes, j)
+	}
+	if r.failed {
+		return
+	}
+	p.s.Jobs = append(p.s.Jobs, j)
+	p.places[PartJob] = append(p.places[PartJob], first)
+}
+
+// heredoc reads the lines up to the one that has the mark alone.
+func (p *parser) heredoc(t token, r *reader) string {
+	mark := strings.TrimPrefix(t.text, "<<")
+	if err := checkLabel(mark); err != nil {
+		r.fail(t, "job shop <<EOF", "a job file stands between <<EOF and EOF")
+		return ""
+	}
+	var text strings.Builder
+	for p.number < len(p.lines) {
+		line := strings.TrimSuffix(p.lines[p.number], "\r")
+		p.number++
+		if strings.TrimSpace(line) == mark {
+			if strings.TrimSpace(text.String()) == "" {
+				r.fail(t, "", "the job file is empty")
+			}
+			return text.String()
+		}
+		text.WriteString(line + "\n")
+	}
+	r.fail(t, "a line that has "+mark+" alone", "the job file has no end")
+	return ""
+}

@@ -1,0 +1,199 @@
+package schedule
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Bounds of a schedule.
+const (
+	MaxHubs         = 9
+	MaxEdges        = 2000
+	MaxPools        = 100
+	MaxJobs         = 1000
+	MaxSteps        = 20_000
+	MaxFaults       = 20_000
+	MaxExpectations = 1000
+	MaxOperations   = 6000 // a minute
+	MaxSettle       = 24 * time.Hour
+	// maxTargets bounds the edges of all faults together.
+	maxTargets = 500_000
+)
+
+// Part is a part of a schedule that something may be wrong with.
+type Part string
+
+const (
+	PartWhole  Part = "schedule"
+	PartHubs   Part = "hubs"
+	PartEdge   Part = "edge"
+	PartPool   Part = "pool"
+	PartJob    Part = "job"
+	PartStep   Part = "step"
+	PartFault  Part = "fault"
+	PartExpect Part = "expectation"
+)
+
+// Problem is one thing that is wrong with a schedule: with the item at Index of its
+// part. Hint says what to do and may be empty. Line and Column are within a job's
+// HCL, from 1; else 0.
+type Problem struct {
+	Part         Part
+	Index        int
+	Message      string
+	Hint         string
+	Line, Column int
+}
+
+func (p Problem) String() string {
+	s := p.Message
+	if p.Part != PartWhole && p.Part != PartHubs {
+		s = fmt.Sprintf("%s %d: %s", p.Part, p.Index+1, s)
+	}
+	if p.Hint != "" {
+		s += " (" + p.Hint + ")"
+	}
+	return s
+}
+
+// Problems are all that is wrong with a schedule.
+type Problems []Problem
+
+// Err returns nil where there are none, and else an error of one line a problem.
+func (ps Problems) Err() error {
+	if len(ps) == 0 {
+		return nil
+	}
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+func (ps *Problems) add(part Part, i int, format string, args ...any) {
+	*ps = append(*ps, Problem{Part: part, Index: i, Message: fmt.Sprintf(format, args...)})
+}
+
+func (ps *Problems) hint(part Part, i int, hint, format string, args ...any) {
+	*ps = append(*ps, Problem{Part: part, Index: i, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// Validate returns all that is wrong with a schedule.
+func (s Schedule) Validate() Problems {
+	var ps Problems
+	s.checkBounds(&ps)
+	s.Topology.validate(&ps)
+	if len(ps) > 0 {
+		return ps // what follows refers to these
+	}
+	s.checkJobs(&ps)
+	s.checkSteps(&ps)
+	s.checkFaults(&ps)
+	s.checkExpectations(&ps)
+	return ps
+}
+
+func (s Schedule) checkBounds(ps *Problems) {
+	if s.Length < time.Second || s.Length > longest {
+		ps.hint(PartWhole, 0, "a line like: length 1h", "a run is 1s to 400d long, not %s", formatDuration(s.Length))
+	}
+	if s.Settle < 0 || s.Settle > MaxSettle {
+		ps.add(PartWhole, 0, "settling takes 0 to %s, not %s", formatDuration(MaxSettle), formatDuration(s.Settle))
+	}
+	if s.Operations < 0 || s.Operations > MaxOperations {
+		ps.add(PartWhole, 0, "operations are 0 to %d a minute, not %d", MaxOperations, s.Operations)
+	}
+	if !validComment(s.Comment) {
+		ps.add(PartWhole, 0, "a comment has at most %d printable characters, and no empty lines around it", maxComment)
+	}
+	for _, list := range []struct {
+		what string
+		have int
+		most int
+	}{
+		{"jobs", len(s.Jobs), MaxJobs}, {"steps", len(s.Steps), MaxSteps},
+		{"faults", len(s.Faults), MaxFaults}, {"expectations", len(s.Expect), MaxExpectations},
+	} {
+		if list.have > list.most {
+			ps.add(PartWhole, 0, "%d %s: at most %d", list.have, list.what, list.most)
+		}
+	}
+}
+
+func (t Topology) validate(ps *Problems) {
+	if n := len(t.Hubs); n < 1 || n > MaxHubs {
+		ps.hint(PartHubs, 0, "a line like: hubs 3", "1 to %d hubs, not %d", MaxHubs, n)
+	}
+	if n := len(t.Edges); n < 1 || n > MaxEdges {
+		ps.hint(PartHubs, 0, "a line like: edges 10", "1 to %d edges, not %d", MaxEdges, n)
+		return
+	}
+	for i, h := range t.Hubs {
+		if h != HubName(i+1) {
+			ps.add(PartHubs, 0, "hub %d is named %q: it is %s", i+1, h, HubName(i+1))
+		}
+	}
+	for i, e := range t.Edges {
+		e.validate(ps, i)
+	}
+	t.checkPools(ps)
+}
+
+func (e Edge) validate(ps *Problems, i int) {
+	if e.Name != EdgeName(i+1) {
+		ps.add(PartEdge, i, "edge %d is named %q: it is %s", i+1, e.Name, EdgeName(i+1))
+	}
+	for _, name := range []struct{ what, name string }{{"datacenter", e.Datacenter}, {"pool", e.Pool}, {"site", e.Site}} {
+		if name.name == "" {
+			continue
+		}
+		if err := checkLabel(name.name); err != nil {
+			ps.add(PartEdge, i, "%s %s", name.what, err)
+		}
+	}
+	if reservedName(e.Site) {
+		ps.add(PartEdge, i, "a site may not be named %q, which means something else", e.Site)
+	}
+	if e.Link != "" && !slices.Contains(Profiles(), e.Link) {
+		ps.add(PartEdge, i, "link %q is none of %s", e.Link, strings.Join(words(Profiles()), ", "))
+	}
+	if e.CPU < 0 || e.CPU > 1_000_000 || e.MemoryMB < 0 || e.MemoryMB > 10_000_000 {
+		ps.add(PartEdge, i, "cpu is 0 to 1000000 MHz and memory 0 to 10000000 MB")
+	}
+}
+
+// reservedName reports whether a name means something as a target of a fault.
+func reservedName(name string) bool {
+	return name == TargetLeader || name == TargetEdges || name == "for" ||
+		strings.HasPrefix(name, "hub-") || strings.HasPrefix(name, "edge-") ||
+		slices.ContainsFunc(table, func(i Info) bool {
+			return slices.ContainsFunc(i.Params, func(p Param) bool { return slices.Contains(p.Words, name) })
+		})
+}
+
+func (t Topology) checkPools(ps *Problems) {
+	if len(t.Pools) > MaxPools {
+		ps.add(PartPool, MaxPools, "%d pools: at most %d", len(t.Pools), MaxPools)
+		return
+	}
+	for i, p := range t.Pools {
+		if err := checkLabel(p.Name); err != nil {
+			ps.add(PartPool, i, "the name of a pool %s", err)
+		}
+		if slices.ContainsFunc(t.Pools[:i], func(other Pool) bool { return other.Name == p.Name }) {
+			ps.add(PartPool, i, "pool %s is there twice", p.Name)
+		}
+		if p.Disconnect != "" && p.Disconnect != fleet.DisconnectKeep && p.Disconnect != fleet.DisconnectNomad {
+			ps.add(PartPool, i, "disconnect is %s or %s, not %q", fleet.DisconnectKeep, fleet.DisconnectNomad, p.Disconnect)
+		}
+		if p.TTL != 0 && (p.TTL < time.Second || p.TTL > day) {
+			ps.add(PartPool, i, "ttl is 1s to 1d, not %s", formatDuration(p.TTL))
+		}
+	}
+}

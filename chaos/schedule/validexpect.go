@@ -1,0 +1,113 @@
+package schedule
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// clientStatuses are what an allocation can be expected to be.
+var clientStatuses = []string{
+	fleet.ClientPending, fleet.ClientRunning, fleet.ClientComplete, fleet.ClientFailed, fleet.ClientLost, fleet.ClientUnknown,
+}
+
+var nodeStatuses = []string{
+	string(fleet.NodeInitializing), string(fleet.NodeReady), string(fleet.NodeDisconnected), string(fleet.NodeDown),
+}
+
+// refusals are the codes that a session or a message can be refused with.
+var refusals = words([]fleet.Code{
+	fleet.CodeHeartbeatFirst, fleet.CodeStaleEpoch, fleet.CodeNodeNotReady, fleet.CodeForeignAlloc, fleet.CodeGap,
+	fleet.CodeFork, fleet.CodeCloned, fleet.CodeStaleSession, fleet.CodeFrameTooLarge, fleet.CodeFrameBad,
+	fleet.CodeUnavailable, fleet.CodeVersion,
+})
+
+// states are what State may be, by subject; those that are absent have none.
+var states = map[Subject][]string{
+	ExpectJob:     clientStatuses,
+	ExpectAlloc:   append([]string{AllocKept, AllocReplaced, AllocStopped}, clientStatuses...),
+	ExpectNode:    nodeStatuses,
+	ExpectRefused: refusals,
+}
+
+// allocName is JOB.GROUP[INDEX].
+var allocName = regexp.MustCompile(`^([A-Za-z0-9_.-]+)\.([A-Za-z0-9_-]+)\[([0-9]{1,5})\]$`)
+
+func (s Schedule) checkExpectations(ps *Problems) {
+	for i, e := range s.Expect {
+		e.validate(ps, i, s)
+	}
+}
+
+func (e Expectation) validate(ps *Problems, i int, s Schedule) {
+	if list := states[e.Subject]; len(list) > 0 && !slices.Contains(list, e.State) {
+		ps.hint(PartExpect, i, "it is one of "+strings.Join(list, ", "), "%s cannot be %q", e.Subject, e.State)
+	}
+	if !e.canonical() {
+		ps.add(PartExpect, i, "an expectation of %s has more set than it takes", e.Subject)
+	}
+	if _, known := s.Job(e.Job); e.Job != "" && !known {
+		ps.add(PartExpect, i, "there is no job %q", e.Job)
+	}
+	if e.Count < 0 || e.Count > 1_000_000 {
+		ps.add(PartExpect, i, "a count is 0 to 1000000, not %d", e.Count)
+	}
+	e.checkName(ps, i, s)
+	e.checkWhen(ps, i, s)
+}
+
+// canonical reports whether only fields are set that the subject has: it is what
+// its text is read as.
+func (e Expectation) canonical() bool {
+	words := split(e.String(), 1)
+	r := &reader{words: words[1:], report: func(token, string, string) {}}
+	back := readExpectation(r)
+	return !r.failed && back == e
+}
+
+func (e Expectation) checkName(ps *Problems, i int, s Schedule) {
+	switch e.Subject {
+	case ExpectJob:
+		if e.Job == "" {
+			ps.add(PartExpect, i, "which job?")
+		}
+	case ExpectAlloc:
+		m := allocName.FindStringSubmatch(e.Name)
+		if m == nil {
+			ps.hint(PartExpect, i, "JOB.GROUP[INDEX], such as shop."+GroupName+"[0]", "%q is not the name of an allocation", e.Name)
+			return
+		}
+		j, known := s.Job(fleet.JobID(m[1]))
+		if !known {
+			ps.add(PartExpect, i, "there is no job %q", m[1])
+			return
+		}
+		if spec, err := j.Spec(); err == nil && spec.Group(m[2]) == nil {
+			ps.add(PartExpect, i, "job %s has no group %q", j.ID, m[2])
+		}
+	case ExpectNode, ExpectEdge:
+		if _, known := s.Topology.Edge(e.Name); !known {
+			ps.hint(PartExpect, i, s.Topology.names(AtEdge), "there is no edge %q", e.Name)
+		}
+	}
+}
+
+func (e Expectation) checkWhen(ps *Problems, i int, s Schedule) {
+	last := s.Length + s.Settle
+	switch {
+	case e.Time < 0 || e.Until < 0 || e.Within < 0:
+		ps.add(PartExpect, i, "a time may not be negative")
+	case e.Time > last || e.Until > last:
+		ps.add(PartExpect, i, "the run, with settling, is over at %s", formatDuration(last))
+	case e.When == Always && e.Until < e.Time:
+		ps.add(PartExpect, i, "it begins at %s and ends before, at %s", formatDuration(e.Time), formatDuration(e.Until))
+	}
+	switch {
+	case e.Subject == ExpectQuiet && e.Within == 0:
+		ps.hint(PartExpect, i, "expect quiet within 60s", "quiet within what time?")
+	case e.Subject == ExpectVoid && e.When != Never:
+		ps.hint(PartExpect, i, "expect void never", "void is expected never")
+	}
+}

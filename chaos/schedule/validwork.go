@@ -1,0 +1,147 @@
+package schedule
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+	"skerry/fleet/jobspec"
+)
+
+func (s Schedule) checkJobs(ps *Problems) {
+	seen := map[fleet.JobID]bool{}
+	for i, j := range s.Jobs {
+		if err := checkLabel(string(j.ID)); err != nil {
+			ps.add(PartJob, i, "the name of a job %s", err)
+			continue
+		}
+		if seen[j.ID] {
+			ps.add(PartJob, i, "job %s is there twice", j.ID)
+			continue
+		}
+		seen[j.ID] = true
+		if j.Start < 0 || j.Start > s.Length {
+			ps.add(PartJob, i, "job %s starts at %s, which is not within the run", j.ID, formatDuration(j.Start))
+		}
+		if j.HCL == "" {
+			j.checkAttributes(ps, i)
+		}
+		j.checkSpec(ps, i)
+	}
+}
+
+// checkAttributes checks what package fleet does not see.
+func (j Job) checkAttributes(ps *Problems, i int) {
+	if j.Type != fleet.JobTypeService && j.Type != fleet.JobTypeBatch {
+		ps.hint(PartJob, i, "job "+string(j.ID)+" service count=3", "a job is service or batch, not %q", j.Type)
+	}
+	for _, name := range []struct{ what, name string }{{"pool", j.Pool}, {"site", j.Site}, {"start_error", j.Task.StartError}} {
+		if name.name == "" {
+			continue
+		}
+		if err := checkLabel(name.name); err != nil {
+			ps.add(PartJob, i, "%s %s", name.what, err)
+		}
+	}
+	for _, dc := range j.Datacenters {
+		if err := checkLabel(strings.ReplaceAll(dc, "*", "x")); err != nil {
+			ps.add(PartJob, i, "datacenter %q %s", dc, err)
+		}
+	}
+	if j.Datacenters != nil && len(j.Datacenters) == 0 {
+		ps.add(PartJob, i, "an empty list of datacenters: leave it out for all")
+	}
+	t := j.Task
+	if t.ExitCode < 0 || t.ExitCode > 255 {
+		ps.add(PartJob, i, "exit_code is 0 to 255, not %d", t.ExitCode)
+	}
+	if min(t.RunFor, t.StartDelay, t.KillAfter, j.KillTimeout) < 0 || max(t.RunFor, t.StartDelay, t.KillAfter) > longest {
+		ps.add(PartJob, i, "a task's times are 0 to %s", formatDuration(longest))
+	}
+}
+
+// checkSpec checks the job as the hub will, so that no run begins with one that is
+// refused.
+func (j Job) checkSpec(ps *Problems, i int) {
+	spec, err := j.Spec()
+	var diags jobspec.Diagnostics
+	switch {
+	case errors.As(err, &diags):
+		for _, d := range diags {
+			*ps = append(*ps, Problem{Part: PartJob, Index: i, Message: d.Message, Hint: d.Hint, Line: d.Line, Column: d.Column})
+		}
+	case err != nil:
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			ps.add(PartJob, i, "%s", line)
+		}
+	case spec.ID != j.ID:
+		ps.add(PartJob, i, "the job file says job %q, not %q", spec.ID, j.ID)
+	}
+}
+
+// Where a job stands between its steps.
+const (
+	jobRuns   = "registered"
+	jobIsDead = "stopped"
+	jobIsGone = "purged"
+)
+
+// checkSteps checks that each step finds its job as it needs it.
+func (s Schedule) checkSteps(ps *Problems) {
+	stands := map[fleet.JobID]string{}
+	starts := map[fleet.JobID]time.Duration{}
+	for _, j := range s.Jobs {
+		stands[j.ID], starts[j.ID] = jobRuns, j.Start
+	}
+	var before time.Duration
+	for i, step := range s.Steps {
+		if step.At < 0 || step.At > s.Length {
+			ps.add(PartStep, i, "%s is not within the run", formatDuration(step.At))
+		}
+		if step.At < before {
+			ps.add(PartStep, i, "steps are in order of time, and %s is before %s", formatDuration(step.At), formatDuration(before))
+		}
+		before = max(before, step.At)
+		stand, known := stands[step.Job]
+		switch {
+		case !known:
+			ps.add(PartStep, i, "there is no job %q", step.Job)
+			continue
+		case step.At < starts[step.Job]:
+			ps.add(PartStep, i, "job %s is registered only at %s", step.Job, formatDuration(starts[step.Job]))
+			continue
+		}
+		stands[step.Job] = step.check(ps, i, stand)
+	}
+}
+
+// check returns where the job stands after the step.
+func (step Step) check(ps *Problems, i int, stand string) string {
+	if step.Verb == Scale && (step.Count < 0 || step.Count > fleet.JobCountMax) {
+		ps.add(PartStep, i, "a count is 0 to %d, not %d", fleet.JobCountMax, step.Count)
+	}
+	if step.Verb != Scale && step.Count != 0 {
+		ps.add(PartStep, i, "%s takes no count", step.Verb)
+	}
+	var needs []string
+	after := stand
+	switch step.Verb {
+	case Run:
+		needs, after = []string{jobIsDead, jobIsGone}, jobRuns
+	case Scale, Update, Touch:
+		needs = []string{jobRuns}
+	case Stop:
+		needs, after = []string{jobRuns}, jobIsDead
+	case Purge:
+		needs, after = []string{jobRuns, jobIsDead}, jobIsGone
+	default:
+		ps.add(PartStep, i, "unknown step %q", step.Verb)
+		return stand
+	}
+	if !slices.Contains(needs, stand) {
+		ps.add(PartStep, i, "%s %s: the job is %s by then", step.Verb, step.Job, stand)
+	}
+	return after
+}
