@@ -107,6 +107,7 @@ type Raft struct {
 	HeartbeatTimeout  time.Duration
 	ElectionTimeout   time.Duration
 	LeaderLease       time.Duration
+	CommitTimeout     time.Duration // until followers hear of a commit on which nothing follows
 	SnapshotInterval  time.Duration
 	SnapshotThreshold uint64 // entries since the last snapshot
 	TrailingLogs      uint64 // entries kept behind a snapshot

@@ -230,6 +230,7 @@ func (h *Hub) openConsensus() error {
 			return h.peers.Call(ctx, addr, methodApply, cmd)
 		},
 		HeartbeatTimeout: raft.HeartbeatTimeout, ElectionTimeout: raft.ElectionTimeout, LeaderLease: raft.LeaderLease,
+		CommitTimeout:    raft.CommitTimeout,
 		SnapshotInterval: raft.SnapshotInterval, SnapshotThreshold: raft.SnapshotThreshold, TrailingLogs: raft.TrailingLogs,
 		Applied: h.cfg.Applied, DiskStep: h.cfg.DiskStep,
 		Log: h.log.With("component", "consensus"),

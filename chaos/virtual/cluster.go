@@ -18,13 +18,17 @@ const (
 	gossipPort = 4648
 )
 
+// aftermath is how long goroutines of the libraries go on after what they worked for is
+// closed: timers and back-offs that nobody waits for.
+const aftermath = time.Minute
+
 // epoch is when a run begins. A bubble's clock starts in 2000, before any
 // certificate of ours may.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Config of a Cluster.
 type Config struct {
-	Dir   string // of all its files; on a file system in memory it is fastest
+	Dir   string   // of all its files; on a file system in memory it is fastest
 	Hubs  []string // names
 	Edges []EdgeConfig
 	Seed  uint64
@@ -39,9 +43,9 @@ type Config struct {
 
 // RaftTimes stretches Raft's timers. Zero: the hub's defaults.
 type RaftTimes struct {
-	Heartbeat, Election, Lease time.Duration
-	SnapshotThreshold          uint64
-	TrailingLogs               uint64
+	Heartbeat, Election, Lease, Commit time.Duration
+	SnapshotThreshold                  uint64
+	TrailingLogs                       uint64
 }
 
 // EdgeConfig of one edge.
@@ -157,6 +161,7 @@ func (c *Cluster) Close() error {
 		errs = append(errs, h.Crash())
 	}
 	c.Net.Close()
+	time.Sleep(aftermath)
 	return errors.Join(errs...)
 }
 

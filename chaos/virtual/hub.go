@@ -95,6 +95,7 @@ func (h *Hub) config() (hub.Config, error) {
 		Heartbeat: hub.Heartbeat{MinTTL: cfg.MinTTL, Grace: cfg.Grace},
 		Raft: hub.Raft{
 			HeartbeatTimeout: cfg.Raft.Heartbeat, ElectionTimeout: cfg.Raft.Election, LeaderLease: cfg.Raft.Lease,
+			CommitTimeout:     cfg.Raft.Commit,
 			SnapshotThreshold: cfg.Raft.SnapshotThreshold, TrailingLogs: cfg.Raft.TrailingLogs,
 		},
 		Now: h.Clock.Now, Version: "virtual", Log: h.log.log,

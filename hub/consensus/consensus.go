@@ -39,6 +39,7 @@ type Config struct {
 	HeartbeatTimeout time.Duration // 0: 1 s
 	ElectionTimeout  time.Duration // 0: 1 s
 	LeaderLease      time.Duration // 0: 500 ms, at most HeartbeatTimeout
+	CommitTimeout    time.Duration // until followers hear of a commit on which nothing follows. 0: 50 ms
 
 	SnapshotInterval  time.Duration // how often to see whether one is due. 0: 10 s
 	SnapshotThreshold uint64        // entries since the last one. 0: 65,536
@@ -106,6 +107,7 @@ func New(cfg Config) (*Node, error) {
 	cfg.HeartbeatTimeout = orDefault(cfg.HeartbeatTimeout, time.Second)
 	cfg.ElectionTimeout = orDefault(cfg.ElectionTimeout, time.Second)
 	cfg.LeaderLease = orDefault(cfg.LeaderLease, cfg.HeartbeatTimeout/2)
+	cfg.CommitTimeout = orDefault(cfg.CommitTimeout, 50*time.Millisecond)
 	cfg.SnapshotInterval = orDefault(cfg.SnapshotInterval, 10*time.Second)
 	cfg.SnapshotThreshold = orDefault(cfg.SnapshotThreshold, 65_536)
 	cfg.SnapshotBytes = orDefault(cfg.SnapshotBytes, 16<<20)
@@ -237,6 +239,7 @@ func (n *Node) raftConfig() *raft.Config {
 	c.HeartbeatTimeout = n.cfg.HeartbeatTimeout
 	c.ElectionTimeout = n.cfg.ElectionTimeout
 	c.LeaderLeaseTimeout = n.cfg.LeaderLease
+	c.CommitTimeout = n.cfg.CommitTimeout
 	c.MaxAppendEntries = maxAppend
 	c.TrailingLogs = n.cfg.TrailingLogs
 	c.SnapshotInterval = time.Hour // compact decides when

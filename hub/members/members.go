@@ -120,6 +120,8 @@ func Open(cfg Config) (*Members, error) {
 	c.BindAddr, c.BindPort = cfg.Bind, cfg.Port
 	c.AdvertiseAddr, c.AdvertisePort = cfg.Advertise, cfg.Port
 	c.SecretKey = cfg.Key
+	// A few hubs say little; compressing it costs more than it saves.
+	c.EnableCompression = false
 	c.TCPTimeout = dialTimeout
 	c.DeadNodeReclaimTime = reclaim
 	c.Delegate, c.Events, c.Conflict = m.self, events{m}, events{m}
