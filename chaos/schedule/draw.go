@@ -1,5 +1,241 @@
 package schedule
 
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Shape bounds what Draw draws. Zero fields have defaults.
+type Shape struct {
+	Hubs          int           // 3
+	Edges         int           // 10
+	Length        time.Duration // 1 h
+	Settle        time.Duration // 5 min
+	FaultsPerHour int           // 24
+	Jobs          int           // 6
+	Operations    int           // 6 a minute; -1: none
+	Kinds         []Kind        // nil: all that work in Clock
+	Clock         Clock         // 0: Virtual
+	// EdgeSteps and HubSteps are labels of steps of the disk protocols at which
+	// members are killed; nil: at any time alone.
+	EdgeSteps, HubSteps []string
+}
+
+func (s Shape) withDefaults() Shape {
+	s.Hubs = min(orElse(s.Hubs, 3), MaxHubs)
+	s.Edges = min(orElse(s.Edges, 10), MaxEdges)
+	s.Length = min(orElse(s.Length, time.Hour), longest)
+	s.Settle = min(orElse(s.Settle, 5*time.Minute), MaxSettle)
+	s.FaultsPerHour = orElse(s.FaultsPerHour, 24)
+	s.Jobs = min(orElse(s.Jobs, 6), MaxJobs)
+	s.Operations = max(0, min(orElse(s.Operations, 6), MaxOperations))
+	s.Clock = orElse(s.Clock, Virtual)
+	if s.Kinds == nil {
+		s.Kinds = Kinds()
+	}
+	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k Kind) bool { return !s.suits(k) })
+	return s
+}
+
+// suits reports whether a kind can be drawn.
+func (s Shape) suits(k Kind) bool {
+	info, known := k.Info()
+	if !known || info.Clock&s.Clock == 0 || info.Shortest > s.Length/2 {
+		return false
+	}
+	return s.Hubs >= 3 || k != MinorityCut && k != MajorityCut
+}
+
+// pcgStream tells our random numbers from those that others draw from the same seed.
+const pcgStream = 0x5c4ed
+
 // Draw draws a schedule from a seed: the same seed and shape give the same one. It
-// is valid, and its faults are spread over its whole length.
-func Draw(seed uint64, shape Shape) Schedule { return Schedule{Seed: seed, Length: shape.Length} }
+// is valid. Its faults are spread over its whole length, and half of them are dealt
+// from a pack of all kinds, so that rare ones come too; where they overlap, nothing
+// happens that the table of kinds excludes. A shape that leaves no room for as many
+// faults gets fewer.
+func Draw(seed uint64, shape Shape) Schedule {
+	shape = shape.withDefaults()
+	d := &drawer{rng: rand.New(rand.NewPCG(seed, pcgStream)), shape: shape}
+	d.s = Schedule{
+		Comment: fmt.Sprintf("Drawn from seed %d.", seed),
+		Seed:    seed, Length: shape.Length, Settle: shape.Settle, Operations: shape.Operations,
+		Topology: d.topology(),
+	}
+	d.s.Jobs = d.jobs()
+	d.s.Faults = d.faults()
+	d.s.Steps = d.steps()
+	d.s.Expect = []Expectation{{Subject: ExpectQuiet, Within: shape.Settle}, {Subject: ExpectVoid, When: Never}}
+	return d.s
+}
+
+type drawer struct {
+	rng   *rand.Rand
+	shape Shape
+	s     Schedule
+}
+
+// faults draws as many as the shape wants. Those that need much for themselves are
+// placed first, while there is room.
+func (d *drawer) faults() []Fault {
+	n := int(math.Ceil(float64(d.shape.FaultsPerHour) * d.shape.Length.Hours()))
+	n = min(n, MaxFaults)
+	if len(d.shape.Kinds) == 0 {
+		return nil
+	}
+	kinds := d.deal(n)
+	slices.SortStableFunc(kinds, func(a, b Kind) int { return cmp.Compare(room(b), room(a)) })
+	slots := d.rng.Perm(n)
+	taken := newOccupancy(d.s.Topology, d.s.Length)
+	var faults []Fault
+	for i, kind := range kinds {
+		if d.chance(meanwhile) {
+			if f, ok := d.beside(taken, kind, faults); ok {
+				faults = append(faults, f)
+				continue
+			}
+		}
+		if f, ok := d.place(taken, kind, slots[i], n); ok {
+			faults = append(faults, f)
+		}
+	}
+	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return faults
+}
+
+// deal draws kinds: every other one from a pack, the rest by weight.
+func (d *drawer) deal(n int) []Kind {
+	kinds := make([]Kind, 0, n)
+	var pack []int
+	for i := range n {
+		if i%2 == 1 {
+			kinds = append(kinds, d.byWeight())
+			continue
+		}
+		if len(pack) == 0 {
+			pack = d.rng.Perm(len(d.shape.Kinds))
+		}
+		kinds = append(kinds, d.shape.Kinds[pack[0]])
+		pack = pack[1:]
+	}
+	return kinds
+}
+
+func (d *drawer) byWeight() Kind {
+	sum := 0
+	for _, k := range d.shape.Kinds {
+		info, _ := k.Info()
+		sum += info.Weight
+	}
+	left := d.rng.IntN(sum)
+	for _, k := range d.shape.Kinds {
+		info, _ := k.Info()
+		if left -= info.Weight; left < 0 {
+			return k
+		}
+	}
+	return d.shape.Kinds[0]
+}
+
+// room is how much of the fleet a kind needs for itself.
+func room(k Kind) int {
+	info, _ := k.Info()
+	switch {
+	case slices.Contains(info.Takes, ClaimHubs):
+		return 3
+	case len(info.Apart) > 0:
+		return 2
+	case slices.Contains(info.Takes, ClaimHub):
+		return 1
+	}
+	return 0
+}
+
+// meanwhile is how many in a hundred faults are put into the time of another, and on
+// its edges: what breaks while something is broken is what we want to know of most.
+const meanwhile = 35
+
+// beside draws a fault of the kind that begins while one of the others lasts.
+func (d *drawer) beside(taken *occupancy, kind Kind, faults []Fault) (Fault, bool) {
+	info, _ := kind.Info()
+	for range min(len(faults), triesInSlot) {
+		other := pick(d.rng, faults...)
+		f := d.fault(kind, other.At, other.End(d.s.Length))
+		if edges := d.s.Topology.EdgesOf(other); info.At == AtEdge && len(edges) > 0 {
+			f.Targets = []string{pick(d.rng, edges...)}
+		}
+		if other.For > 0 && f.At < other.End(d.s.Length) && d.fits(taken, f) {
+			return f, true
+		}
+	}
+	return Fault{}, false
+}
+
+// fits takes what the fault needs, if it may happen.
+func (d *drawer) fits(taken *occupancy, f Fault) bool {
+	var wrong Problems
+	f.validate(&wrong, 0, d.s)
+	return len(wrong) == 0 && taken.add(f) == nil
+}
+
+// Tries of place before it settles for less.
+const (
+	triesInSlot   = 8
+	triesAnywhere = 24
+	triesOfOther  = 40
+)
+
+// place draws faults of the kind until one fits: in its slot of n, then at any time;
+// then of another kind.
+func (d *drawer) place(taken *occupancy, kind Kind, slot, n int) (Fault, bool) {
+	width := d.s.Length / time.Duration(n)
+	for try := range triesInSlot + triesAnywhere + triesOfOther {
+		from, to := time.Duration(slot)*width, time.Duration(slot+1)*width
+		if try >= triesInSlot {
+			from, to = 0, d.s.Length
+		}
+		if try >= triesInSlot+triesAnywhere {
+			kind = d.byWeight()
+		}
+		f := d.fault(kind, from, to)
+		if d.fits(taken, f) {
+			return f, true
+		}
+	}
+	return Fault{}, false
+}
+
+// between draws a duration, short ones as often as long ones (their logarithms are
+// spread evenly), in whole seconds where it has any.
+func (d *drawer) between(lo, hi time.Duration) time.Duration {
+	if hi <= lo {
+		return lo
+	}
+	x := math.Exp(math.Log(float64(lo)) + d.rng.Float64()*(math.Log(float64(hi))-math.Log(float64(lo))))
+	return max(lo, min(hi, round(time.Duration(x))))
+}
+
+// moment draws a time, all alike.
+func (d *drawer) moment(from, to time.Duration) time.Duration {
+	if to <= from {
+		return from
+	}
+	return max(from, round(from+time.Duration(d.rng.Int64N(int64(to-from)))))
+}
+
+// round makes a duration one that is pleasant to read.
+func round(t time.Duration) time.Duration {
+	if t < 10*time.Second {
+		return t.Truncate(100 * time.Millisecond)
+	}
+	return t.Truncate(time.Second)
+}
+
+// chance is true so many times in a hundred.
+func (d *drawer) chance(percent int) bool { return d.rng.IntN(100) < percent }
+
+func pick[T any](rng *rand.Rand, list ...T) T { return list[rng.IntN(len(list))] }

@@ -125,8 +125,11 @@ type Info struct {
 	// After is how long after its end its claims and Apart still hold: what was
 	// broken shall have a chance to recover.
 	After time.Duration
-	// Weight is how often it is drawn, compared with others.
+	// Most is how many targets it may name; 0: any number.
+	Most int
+	// Weight is how often it is drawn, compared with others, and Drawn for how long.
 	Weight int
+	Drawn  Span
 	Doc    string // one line, for people
 }
 

@@ -19,17 +19,17 @@ const (
 var table = []Info{
 	{
 		Kind: LinkCut, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest,
-		Params: []Param{wayParam, refusedParam}, Clock: Both, Takes: []Claim{ClaimLink}, Weight: 10,
+		Params: []Param{wayParam, refusedParam}, Clock: Both, Takes: []Claim{ClaimLink}, Drawn: Span{5 * time.Second, 30 * time.Minute}, Weight: 10,
 		Doc: "the link is gone; silent, or refused; both ways, or only what it sends (out) or gets (in)",
 	},
 	{
 		Kind: Flapping, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest,
-		Params: []Param{phasesParam}, Clock: Both, Takes: []Claim{ClaimLink}, Weight: 4,
+		Params: []Param{phasesParam}, Clock: Both, Takes: []Claim{ClaimLink}, Drawn: Span{30 * time.Second, 10 * time.Minute}, Weight: 4,
 		Doc: "the link is gone and there by turns, each for a time drawn from a range",
 	},
 	{
 		Kind: OfflineOn, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest,
-		Params: []Param{offParam, onParam}, Clock: Both, Takes: []Claim{ClaimLink}, Weight: 3,
+		Params: []Param{offParam, onParam}, Clock: Both, Takes: []Claim{ClaimLink}, Drawn: Span{2 * time.Minute, 20 * time.Minute}, Weight: 3,
 		Doc: "the link is gone and there by turns, each for a fixed time",
 	},
 	{
@@ -42,37 +42,37 @@ var table = []Info{
 	},
 	{
 		Kind: LinkProfile, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest,
-		Params: []Param{profileParam}, Clock: Both, Takes: []Claim{ClaimShape}, Weight: 5,
+		Params: []Param{profileParam}, Clock: Both, Takes: []Claim{ClaimShape}, Drawn: Span{time.Minute, 20 * time.Minute}, Weight: 5,
 		Doc: "the link is slow and lossy like a satellite's or a 3G cell's, or loses, reorders and duplicates",
 	},
 	{
 		Kind: HubKill, At: AtHub, Lasting: MayLast, Longest: day, Params: []Param{stepParam}, Clock: Both,
-		Takes: []Claim{ClaimHub}, After: recovery, Weight: 4,
+		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{time.Second, 3 * time.Minute}, Weight: 4,
 		Doc: "SIGKILL; started again when the time is over",
 	},
 	{
 		Kind: LeaderKill, At: AtLeader, Lasting: MayLast, Longest: day, Params: []Param{stepParam}, Clock: Both,
-		Takes: []Claim{ClaimHub}, After: recovery, Weight: 5,
+		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{time.Second, 3 * time.Minute}, Weight: 5,
 		Doc: "SIGKILL of the hub that leads; started again when the time is over",
 	},
 	{
 		Kind: HubPause, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: time.Hour, Clock: Both,
-		Takes: []Claim{ClaimHub}, After: recovery, Weight: 3,
+		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{2 * time.Second, time.Minute}, Weight: 3,
 		Doc: "stands still (SIGSTOP) and goes on as if nothing had been",
 	},
 	{
 		Kind: HubDiskFull, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
-		Takes: []Claim{ClaimHub}, After: recovery, Weight: 2,
+		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{10 * time.Second, 3 * time.Minute}, Weight: 2,
 		Doc: "nothing can be written; a hub that gives up is started again when the time is over",
 	},
 	{
 		Kind: MinorityCut, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
-		Takes: []Claim{ClaimHub}, After: recovery, Weight: 4,
+		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{5 * time.Second, 5 * time.Minute}, Weight: 4,
 		Doc: "fewer than half of the hubs are cut off from everyone",
 	},
 	{
 		Kind: MajorityCut, At: AtHubs, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
-		Takes: []Claim{ClaimHubs}, Apart: []Kind{Clone}, After: calm, Weight: 3,
+		Takes: []Claim{ClaimHubs}, Apart: []Kind{Clone}, After: calm, Drawn: Span{5 * time.Second, 3 * time.Minute}, Weight: 3,
 		Doc: "no hub reaches a majority: nothing can be decided until it is over",
 	},
 	{
@@ -82,73 +82,73 @@ var table = []Info{
 	},
 	{
 		Kind: EdgeKill, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{stepParam}, Clock: Both,
-		Takes: []Claim{ClaimAgent}, After: recovery, Weight: 5,
+		Takes: []Claim{ClaimAgent}, After: recovery, Drawn: Span{time.Second, 5 * time.Minute}, Weight: 5,
 		Doc: "SIGKILL of the agent; its tasks live on; started again when the time is over",
 	},
 	{
 		Kind: EdgeReboot, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimAgent}, After: recovery, Weight: 4,
+		Takes: []Claim{ClaimAgent}, After: recovery, Drawn: Span{5 * time.Second, 10 * time.Minute}, Weight: 4,
 		Doc: "the machine goes down in good order, with its tasks, and boots when the time is over",
 	},
 	{
 		Kind: PowerCut, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{stepParam}, Clock: Both,
-		Takes: []Claim{ClaimAgent}, After: recovery, Weight: 5,
+		Takes: []Claim{ClaimAgent}, After: recovery, Drawn: Span{time.Second, 10 * time.Minute}, Weight: 5,
 		Doc: "the machine is off at once, what was not synced is gone; it boots when the time is over",
 	},
 	{
 		Kind: TornPage, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimAgent}, Begins: []Claim{ClaimDisk}, After: recovery, Weight: 3,
+		Takes: []Claim{ClaimAgent}, Begins: []Claim{ClaimDisk}, After: recovery, Drawn: Span{time.Second, time.Minute}, Weight: 3,
 		Doc: "a power cut in the middle of a write: a page of the journal is half old, half new",
 	},
 	{
 		Kind: BitFlip, At: AtEdge, Lasting: MayLast, Longest: longest, Params: []Param{bitsParam}, Clock: Both,
-		Takes: []Claim{ClaimAgent}, Begins: []Claim{ClaimDisk}, After: recovery, Weight: 3,
+		Takes: []Claim{ClaimAgent}, Begins: []Claim{ClaimDisk}, After: recovery, Drawn: Span{time.Second, time.Minute}, Weight: 3,
 		Doc: "bits of the journal flip while the agent is down",
 	},
 	{
 		Kind: DiskFull, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimDisk}, After: recovery, Weight: 3,
+		Takes: []Claim{ClaimDisk}, After: recovery, Drawn: Span{10 * time.Second, 10 * time.Minute}, Weight: 3,
 		Doc: "nothing can be written; an agent that gives up is started again when the time is over",
 	},
 	{
 		Kind: SlowDisk, At: AtMember, Lasting: Lasts, Shortest: time.Second, Longest: longest,
-		Params: []Param{syncParam}, Clock: Both, Takes: []Claim{ClaimDisk}, Weight: 3,
+		Params: []Param{syncParam}, Clock: Both, Takes: []Claim{ClaimDisk}, Drawn: Span{10 * time.Second, 10 * time.Minute}, Weight: 3,
 		Doc: "each sync takes long",
 	},
 	{
 		Kind: ClockJump, At: AtEdge, Lasting: MayStay, Longest: longest, Params: []Param{jumpParam}, Clock: Both,
-		Takes: []Claim{ClaimClock}, Weight: 3,
+		Takes: []Claim{ClaimClock}, Drawn: Span{time.Minute, 20 * time.Minute}, Weight: 3,
 		Doc: "the wall clock jumps, forward or back, and is right again when the time is over (without one: at the end)",
 	},
 	{
 		Kind: Clock1970, At: AtEdge, Lasting: MayStay, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimClock}, Begins: []Claim{ClaimAgent}, After: recovery, Weight: 3,
+		Takes: []Claim{ClaimClock}, Begins: []Claim{ClaimAgent}, After: recovery, Drawn: Span{time.Minute, 20 * time.Minute}, Weight: 3,
 		Doc: "the machine reboots into 1970, and knows the time again when the time is over (without one: at the end)",
 	},
 	{
 		Kind: Clone, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Both,
 		Takes: []Claim{ClaimLink, ClaimShape, ClaimAgent, ClaimDisk, ClaimClock},
-		Apart: []Kind{Clone, MajorityCut, Restore, MassRejoin}, After: recovery, Weight: 3,
+		Apart: []Kind{Clone, MajorityCut, Restore, MassRejoin}, Most: 1, After: recovery, Drawn: Span{30 * time.Second, 3 * time.Minute}, Weight: 3,
 		Doc: "a second machine starts with a copy of its data directory, and lives for that time",
 	},
 	{
 		Kind: CertExpired, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimLink}, Weight: 3,
+		Takes: []Claim{ClaimLink}, Drawn: Span{time.Minute, 20 * time.Minute}, Weight: 3,
 		Doc: "it is cut off, and its certificate has expired before the link is back",
 	},
 	{
 		Kind: MassRejoin, At: AtEdges, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimLink, ClaimHubs}, Apart: []Kind{Clone, Restore}, After: calm, Weight: 3,
+		Takes: []Claim{ClaimLink, ClaimHubs}, Apart: []Kind{Clone, Restore}, After: calm, Drawn: Span{20 * time.Second, 10 * time.Minute}, Weight: 3,
 		Doc: "all edges are cut off and come back at once; the leader is killed while they do",
 	},
 	{
 		Kind: CrashLoop, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest,
-		Params: []Param{lifeParam, jobParam}, Clock: Both, Takes: []Claim{ClaimDriver}, Weight: 3,
+		Params: []Param{lifeParam, jobParam}, Clock: Both, Takes: []Claim{ClaimDriver}, Drawn: Span{30 * time.Second, 5 * time.Minute}, Weight: 3,
 		Doc: "tasks end with an error soon after each start",
 	},
 	{
 		Kind: DriverDead, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimDriver}, Weight: 3,
+		Takes: []Claim{ClaimDriver}, Drawn: Span{10 * time.Second, 5 * time.Minute}, Weight: 3,
 		Doc: "the driver answers nothing but errors; what runs goes on",
 	},
 }

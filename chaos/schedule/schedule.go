@@ -106,23 +106,11 @@ const (
 	Purge  Verb = "purge"
 )
 
-// Step is one thing that a user does.
+// Step is one thing that a user does. Where it cannot be done, for want of a leader,
+// it is tried again until it is; later steps of the same job wait for it.
 type Step struct {
 	At    time.Duration
 	Verb  Verb
 	Job   fleet.JobID
 	Count int // Scale
-}
-
-// Shape bounds what Draw draws. Zero fields have defaults.
-type Shape struct {
-	Hubs          int           // 3
-	Edges         int           // 10
-	Length        time.Duration // 1 h
-	Settle        time.Duration // 5 min
-	FaultsPerHour int           // 24
-	Jobs          int           // 6
-	Operations    int           // 6 a minute
-	Kinds         []Kind        // nil: all that work in Clock
-	Clock         Clock         // 0: Virtual
 }

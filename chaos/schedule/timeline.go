@@ -113,7 +113,7 @@ func readFault(r *reader, kind Kind) Fault {
 			if f.For != 0 {
 				r.fail(word, "", "`for` is there twice")
 			}
-			f.For = r.duration("how long")
+			f.For = r.duration("the time after `for`")
 			continue
 		}
 		name, value, valued := strings.Cut(word.text, "=")

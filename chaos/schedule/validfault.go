@@ -86,6 +86,9 @@ func (f Fault) checkTargets(ps *Problems, i int, info Info, s Schedule) {
 	if len(f.Targets) == 0 {
 		ps.hint(PartFault, i, f.Kind.Usage(), "%s of what? It is on %s", f.Kind, info.At)
 	}
+	if info.Most > 0 && len(s.Topology.EdgesOf(f)) > info.Most {
+		ps.add(PartFault, i, "%s is on %d of them at a time", f.Kind, info.Most)
+	}
 	for k, name := range f.Targets {
 		isHub := name == TargetLeader || slices.Contains(s.Topology.Hubs, name)
 		_, isEdge := s.Topology.Edge(name)

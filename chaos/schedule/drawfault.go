@@ -1,0 +1,119 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+)
+
+// warmUp is how long nothing breaks, so that there is something to break.
+const warmUp = 30 * time.Second
+
+// fault draws one of a kind that begins between two times, as far as it can and still
+// ends within the run.
+func (d *drawer) fault(kind Kind, from, to time.Duration) Fault {
+	info, _ := kind.Info()
+	f := Fault{Kind: kind, Params: d.params(kind)}
+	if info.Lasting == Lasts || info.Lasting == MayStay || info.Lasting == MayLast && d.chance(60) {
+		f.For = d.between(info.Drawn.Shortest, max(info.Shortest, min(info.Drawn.Longest, d.s.Length/3)))
+	}
+	earliest := min(warmUp, d.s.Length/10)
+	if kind == Restore {
+		earliest += f.Params.Age
+	}
+	f.At = min(d.moment(max(from, earliest), max(to, earliest)), d.s.Length-f.For)
+	f.Targets = d.targets(info)
+	return f
+}
+
+func (d *drawer) targets(info Info) []string {
+	switch {
+	case info.At == AtMember && d.chance(30):
+		return d.someHubs()
+	case info.At == AtHub:
+		return d.someHubs()
+	case !info.At.Named():
+		return nil
+	}
+	if sites := d.s.Topology.Sites(); info.Most == 0 && len(sites) > 0 && d.chance(10) {
+		return []string{pick(d.rng, sites...)}
+	}
+	n := 1
+	if info.Most == 0 && d.chance(40) {
+		n = min(len(d.s.Topology.Edges), 1+d.rng.IntN(3))
+	}
+	var names []string
+	for _, i := range d.rng.Perm(len(d.s.Topology.Edges))[:n] {
+		names = append(names, d.s.Topology.Edges[i].Name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return d.s.Topology.index(a) - d.s.Topology.index(b)
+	})
+	return names
+}
+
+// index is the place of an edge in the topology.
+func (t Topology) index(edge string) int {
+	return slices.IndexFunc(t.Edges, func(e Edge) bool { return e.Name == edge })
+}
+
+// someHubs draws the leader, or a hub, or rarely as many as may be taken.
+func (d *drawer) someHubs() []string {
+	if d.chance(35) {
+		return []string{TargetLeader}
+	}
+	n := 1
+	if d.chance(20) {
+		n = min(d.s.Topology.Minority(), len(d.s.Topology.Hubs))
+	}
+	hubs := make([]string, 0, n)
+	for _, i := range d.rng.Perm(len(d.s.Topology.Hubs))[:n] {
+		hubs = append(hubs, d.s.Topology.Hubs[i])
+	}
+	slices.Sort(hubs)
+	return hubs
+}
+
+// params draws what the kind takes; what is not drawn has its default.
+func (d *drawer) params(kind Kind) Params {
+	var p Params
+	switch kind {
+	case LinkCut:
+		p.Way = pick(d.rng, WayBoth, WayBoth, WayBoth, WayOut, WayIn)
+		p.Refused = d.chance(20)
+	case LinkProfile:
+		p.Profile = pick(d.rng, Profiles()...)
+	case Flapping:
+		p.Phases = Span{time.Second, pick(d.rng, 5*time.Second, 30*time.Second)}
+	case OfflineOn:
+		p.Off = d.between(10*time.Second, 5*time.Minute)
+		p.On = d.between(10*time.Second, 5*time.Minute)
+	case Restore:
+		p.Age = d.between(10*time.Second, min(10*time.Minute, max(10*time.Second, d.s.Length/4)))
+	case ClockJump:
+		p.Jump = d.between(2*time.Second, longest)
+		if d.chance(50) {
+			p.Jump = -p.Jump
+		}
+	case BitFlip:
+		p.Bits = pick(d.rng, 1, 3, 30)
+	case SlowDisk:
+		p.Sync = d.between(20*time.Millisecond, 2*time.Second).Truncate(time.Millisecond)
+	case CrashLoop:
+		p.Life = pick(d.rng, 100*time.Millisecond, time.Second, 10*time.Second)
+		if len(d.s.Jobs) > 0 && d.chance(50) {
+			p.Job = pick(d.rng, d.s.Jobs...).ID
+		}
+	case EdgeKill, PowerCut:
+		p.Step = d.step(d.shape.EdgeSteps)
+	case HubKill, LeaderKill:
+		p.Step = d.step(d.shape.HubSteps)
+	}
+	return kind.Fill(p)
+}
+
+func (d *drawer) step(labels []string) string {
+	if len(labels) == 0 || d.chance(60) {
+		return ""
+	}
+	return pick(d.rng, labels...)
+}
