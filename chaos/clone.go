@@ -41,7 +41,7 @@ func (t Clone) Run(ctx context.Context) error {
 			return err
 		}
 		err = t.fenced(ctx, s, first, second)
-		return errors.Join(err, second.PowerCut())
+		return errors.Join(err, second.Scrap())
 	})
 }
 

@@ -11,15 +11,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"skerry/chaos/clock"
+	"skerry/chaos/disk"
 	"skerry/chaos/faultnet"
 	"skerry/chaos/operator"
-	"skerry/chaos/proc"
 )
 
 // Ports of every member: each has an address of its own.
@@ -39,6 +39,15 @@ type Config struct {
 	Edges      int
 	// HubFlags and EdgeFlags are added to every command line.
 	HubFlags, EdgeFlags []string
+	// HubName and EdgeName name the n-th, from 1; nil: hub1, edge1 and so on.
+	HubName, EdgeName func(n int) string
+	// Disk gives a member a disk of its own, mounted at its data directory; nil: all
+	// have the machine's.
+	Disk func(name, dir string) (*disk.Disk, error)
+	// Clocked is a program with the commands hub and edge, whose wall clocks go by a
+	// file. Members that Clock names run it.
+	Clocked string
+	Clock   func(name string) bool
 	// LocalHTTP has hubs serve HTTP on 127.0.0.1 of their place (namespaces), else
 	// on the address they bind.
 	LocalHTTP bool
@@ -78,14 +87,17 @@ func (c *Cluster) start(ctx context.Context) error {
 }
 
 func (c *Cluster) addHub(ctx context.Context, i int) error {
-	name := fmt.Sprintf("hub%d", i+1)
+	name := nameOf(c.cfg.HubName, "hub", i+1)
 	place, err := c.cfg.Net.Add(name,
 		faultnet.Port{Number: quicPort}, faultnet.Port{Number: gossipPort}, faultnet.Port{Number: gossipPort, TCP: true})
 	if err != nil {
 		return err
 	}
-	h := &Hub{member: member{Name: name, Place: place, Dir: filepath.Join(c.cfg.Dir, name), net: c.cfg.Net}}
-	h.binary = c.cfg.HubBinary
+	h := &Hub{}
+	c.settle(&h.member, place, c.cfg.HubBinary)
+	if err := h.furnish(c.cfg.Disk); err != nil {
+		return err
+	}
 	h.http = place.Bind
 	if c.cfg.LocalHTTP {
 		h.http = "127.0.0.1"
@@ -93,6 +105,9 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 	h.Hub = operator.NewHub(name, h.URL(), h.dialHTTP)
 	h.args = append([]string{"hub", "--data-dir", h.Dir, "--name", name, "--bind", place.Bind,
 		"--advertise", place.Advertise, "--http-bind", h.http}, c.cfg.HubFlags...)
+	if h.Clock != "" {
+		h.args = append(h.args, "--clock", string(h.Clock))
+	}
 	if i == 0 {
 		h.first = []string{"--bootstrap"}
 		c.token = filepath.Join(h.Dir, "join-token")
@@ -107,7 +122,7 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 }
 
 func (c *Cluster) addEdge(i int) error {
-	e, err := c.NewEdge(fmt.Sprintf("edge%d", i+1))
+	e, err := c.NewEdge(nameOf(c.cfg.EdgeName, "edge", i+1))
 	if err != nil {
 		return err
 	}
@@ -123,10 +138,16 @@ func (c *Cluster) NewEdge(name string) (*Edge, error) {
 		return nil, err
 	}
 	hubs, token := c.Joining()
-	e := &Edge{member: member{Name: name, Place: place, Dir: filepath.Join(c.cfg.Dir, name), net: c.cfg.Net}, boot: 1}
-	e.binary = c.cfg.EdgeBinary
+	e := &Edge{boot: 1}
+	c.settle(&e.member, place, c.cfg.EdgeBinary)
+	if err := e.furnish(c.cfg.Disk); err != nil {
+		return nil, err
+	}
 	e.args = append([]string{"--data-dir", e.Dir, "--hub", strings.Join(hubs, ","), "--token-file", token,
 		"--name", name, "--bind", place.Bind}, c.cfg.EdgeFlags...)
+	if e.Clock != "" {
+		e.args = append(append([]string{"edge"}, e.args...), "--clock", string(e.Clock))
+	}
 	return e, nil
 }
 
@@ -143,84 +164,29 @@ func (c *Cluster) Close() error {
 	var errs []error
 	for _, h := range c.Hubs {
 		h.Kill()
+		errs = append(errs, h.unfurnish())
 	}
 	for _, e := range c.Edges {
-		errs = append(errs, e.PowerCut())
+		errs = append(errs, e.Scrap())
 	}
 	return errors.Join(append(errs, c.cfg.Net.Close())...)
 }
 
-// member is what hubs and edges have in common: a process at a place.
-type member struct {
-	Name  string
-	Place faultnet.Place
-	Dir   string
-
-	net    faultnet.Network
-	binary string
-	args   []string
-	proc   *proc.Process
+func nameOf(naming func(int) string, what string, n int) string {
+	if naming == nil {
+		return fmt.Sprintf("%s%d", what, n)
+	}
+	return naming(n)
 }
 
-func (m *member) start(env []string, more ...string) error {
-	if err := os.MkdirAll(m.Dir, 0o700); err != nil {
-		return fmt.Errorf("make the data directory of %s: %w", m.Name, err)
-	}
-	cmd := m.net.Command(m.Name, m.binary, append(append([]string{}, m.args...), more...)...)
-	cmd.Env = append(os.Environ(), env...)
-	p, err := proc.Start(cmd, m.LogFile())
-	if err != nil {
-		return fmt.Errorf("start %s: %w", m.Name, err)
-	}
-	m.proc = p
-	return nil
-}
-
-// LogFile is where the process writes what it has to say.
-func (m *member) LogFile() string { return m.Dir + ".log" }
-
-// Binary is the program that the process runs.
-func (m *member) Binary() string { return m.binary }
-
-// Running reports whether the process runs.
-func (m *member) Running() bool {
-	if m.proc == nil {
-		return false
-	}
-	select {
-	case <-m.proc.Done():
-		return false
-	default:
-		return true
+// settle has a member live at a place.
+func (c *Cluster) settle(m *member, at faultnet.Place, program string) {
+	m.Name, m.Place, m.net = at.Name, at, c.cfg.Net
+	m.Dir, m.binary = filepath.Join(c.cfg.Dir, at.Name), program
+	if c.cfg.Clock != nil && c.cfg.Clock(at.Name) {
+		m.binary, m.Clock = c.cfg.Clocked, clock.File(m.Dir+".clock")
 	}
 }
-
-// Pid is the process id, 0 where it does not run.
-func (m *member) Pid() int {
-	if !m.Running() {
-		return 0
-	}
-	return m.proc.Pid()
-}
-
-// Kill ends the process with SIGKILL; what it started lives on.
-func (m *member) Kill() {
-	if m.proc != nil {
-		m.proc.Kill()
-	}
-}
-
-// Stop ends the process with SIGTERM.
-func (m *member) Stop() error {
-	if !m.Running() {
-		return nil
-	}
-	return m.proc.Stop(30 * time.Second)
-}
-
-// Cut takes the member off the network, Heal puts it back.
-func (m *member) Cut() error  { return m.net.Cut(m.Name) }
-func (m *member) Heal() error { return m.net.Heal(m.Name) }
 
 // Polls of Eventually: soon at first, then less often, so that watching a fleet
 // does not keep it from working.

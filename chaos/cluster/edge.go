@@ -13,7 +13,7 @@ import (
 // Edge is one edge.
 type Edge struct {
 	member
-	boot int // number of its boot
+	boot int // guarded by mu: number of its boot
 }
 
 // BootEnv names the environment variable that takes the place of the kernel's
@@ -21,15 +21,43 @@ type Edge struct {
 const BootEnv = "SKERRY_BOOT_ID"
 
 // Start starts the agent, in the machine's current boot.
-func (e *Edge) Start() error {
-	id := fleet.DeriveUUID(e.Dir, e.Name, fmt.Sprint(e.boot))
-	return e.start([]string{BootEnv + "=" + id})
+func (e *Edge) Start() error { return e.start([]string{BootEnv + "=" + string(e.BootID())}) }
+
+// BootID is what the machine's current boot is known by.
+func (e *Edge) BootID() fleet.BootID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return fleet.BootID(fleet.DeriveUUID(e.Dir, e.Name, fmt.Sprint(e.boot)))
 }
 
-// PowerCut kills the agent and everything that it started.
+// PowerCut kills the agent and everything that it started; a disk of its own
+// forgets what was not synced.
 func (e *Edge) PowerCut() error {
+	if e.Disk == nil {
+		return e.off()
+	}
+	return e.Disk.PowerCut(e.off)
+}
+
+func (e *Edge) off() error {
 	e.Kill()
 	return proc.KillBelow(e.Dir)
+}
+
+// Shutdown takes the machine down in good order.
+func (e *Edge) Shutdown() error {
+	if err := e.Stop(); err != nil {
+		return err
+	}
+	return proc.KillBelow(e.Dir)
+}
+
+// Boot starts the agent in a new boot of the machine, which is off.
+func (e *Edge) Boot() error {
+	e.mu.Lock()
+	e.boot++
+	e.mu.Unlock()
+	return e.Start()
 }
 
 // Reboot cuts the power and starts the agent in a new boot of the machine.
@@ -37,8 +65,15 @@ func (e *Edge) Reboot() error {
 	if err := e.PowerCut(); err != nil {
 		return err
 	}
-	e.boot++
-	return e.Start()
+	return e.Boot()
+}
+
+// Scrap ends everything that runs on the edge, and takes its disk out.
+func (e *Edge) Scrap() error {
+	if err := e.off(); err != nil {
+		return err
+	}
+	return e.unfurnish()
 }
 
 // Local speaks to the agent on its own machine.

@@ -29,6 +29,15 @@ func (h *Hub) Start() error {
 	return h.start(nil, first...)
 }
 
+// PowerCut kills the hub; a disk of its own forgets what was not synced.
+func (h *Hub) PowerCut() error {
+	kill := func() error { h.Kill(); return nil }
+	if h.Disk == nil {
+		return kill()
+	}
+	return h.Disk.PowerCut(kill)
+}
+
 // AwaitReady waits until the hub serves and knows a leader.
 func (h *Hub) AwaitReady(ctx context.Context) error {
 	return Eventually(ctx, startBound, h.Name+" is ready", func(ctx context.Context) string {

@@ -74,6 +74,26 @@ func (p *Process) Stop(timeout time.Duration) error {
 func (p *Process) Pause() error  { return p.cmd.Process.Signal(syscall.SIGSTOP) }
 func (p *Process) Resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }
 
+// Stopped reports whether every thread of a process stands still.
+func Stopped(pid int) (bool, error) {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return false, fmt.Errorf("look at process %d: %w", pid, err)
+	}
+	for _, t := range threads {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/stat", pid, t.Name()))
+		if err != nil {
+			continue // it just ended
+		}
+		// The state stands behind the name, which is in parentheses.
+		_, rest, _ := strings.Cut(string(b), ") ")
+		if !strings.HasPrefix(rest, "T") {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // Below lists the processes that belong to a directory: they work in it, name
 // it on their command line, or have it in their environment.
 func Below(dir string) ([]int, error) {
