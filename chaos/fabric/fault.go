@@ -54,7 +54,7 @@ type Count struct {
 	Reordered   int // packets that were overtaken
 	Refused     int
 	Stalled     int // writes on streams that had to wait for the healing
-	Held        int // packets that waited for Host.Resume, in either direction
+	Held        int // packets that waited for Host.Resume, in either direction; writes on streams
 	Killed      int // sockets, listeners and streams that died
 	Readdressed int // packets that were the first ones from a new address
 }

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -14,9 +15,14 @@ type link struct {
 	cuts   []*Fault
 	shapes []shape
 
-	last     instant // arrival of the latest packet that kept the order
-	late     instant // arrival of the latest packet that was held back; 0: none
-	lateness *Fault  // who held it
+	last instant // arrival of the latest packet that kept the order
+	late []late  // packets that were held back and not yet overtaken
+}
+
+// late is a packet that a shape has held back.
+type late struct {
+	at    instant
+	fault *Fault
 }
 
 // shape is a profile on a link, with the line that its packets share.
@@ -52,7 +58,7 @@ func (h *Host) link(to *Host) *link {
 		return l
 	}
 	l.epoch = h.net.epoch
-	l.cuts, l.shapes, l.last, l.late = nil, nil, 0, 0
+	l.cuts, l.shapes, l.last, l.late = nil, nil, 0, nil
 	if h == to {
 		return l
 	}
@@ -109,6 +115,7 @@ func (l *link) packet(now instant, bytes int) passage {
 	}
 	p := passage{at: now, again: never}
 	var back time.Duration // held back
+	var holder *Fault
 	twice := false
 	for i := range l.shapes {
 		s := &l.shapes[i]
@@ -124,13 +131,22 @@ func (l *link) packet(now instant, bytes int) passage {
 		}
 		if l.draw(prof.Reorder) {
 			back += 1 + time.Duration(l.rand.Int64N(int64(max(prof.Latency, minHeldBack))))
-			l.lateness = s.fault
+			holder = s.fault
 		}
 		if prof.Latency+prof.Jitter > 0 || s.speed > 0 {
 			s.fault.count.Delayed++
 		}
 	}
-	p.at = l.order(p.at.add(l.floor()), back)
+	p.at = max(p.at.add(l.floor()), l.last)
+	if holder == nil {
+		l.last = p.at // jitter keeps the order
+	} else {
+		p.at = p.at.add(back)
+	}
+	l.overtake(now, p.at)
+	if holder != nil {
+		l.late = append(l.late, late{p.at, holder})
+	}
 	if twice {
 		p.again = p.at
 	}
@@ -139,20 +155,15 @@ func (l *link) packet(now instant, bytes int) passage {
 
 const minHeldBack = 10 * time.Millisecond
 
-// order keeps packets in the order they were sent, but for those held back.
-func (l *link) order(at instant, back time.Duration) instant {
-	at = max(at, l.last)
-	if back > 0 {
-		at = at.add(back)
-		l.late = max(l.late, at)
-		return at
-	}
-	l.last = at
-	if l.late > at {
-		l.lateness.count.Reordered++
-	}
-	l.late = 0
-	return at
+// overtake counts the packets held back that one overtakes which arrives at an
+// instant.
+func (l *link) overtake(now, at instant) {
+	l.late = slices.DeleteFunc(l.late, func(p late) bool {
+		if p.at > at {
+			p.fault.count.Reordered++
+		}
+		return p.at > at || p.at <= now
+	})
 }
 
 // segment decides when a write on a stream arrives; cuts were looked at before.

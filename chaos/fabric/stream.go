@@ -209,7 +209,11 @@ func (s *Stream) send(now instant, b []byte) (int, error) {
 		return 0, nil
 	}
 	g := s.out.gate()
-	if g != open {
+	switch {
+	case g == open:
+	case s.host.pause != nil:
+		s.host.pause.count.Held++
+	default:
 		s.host.link(s.in.from.host).stopped(true)
 	}
 	switch g {

@@ -25,6 +25,12 @@ func newWaiter(n *Net) waiter {
 // wait calls step, which holds Net.mu, until it is done. In between it sleeps
 // until the instant that step gave, until the deadline, or until notify.
 func (w *waiter) wait(step func(now instant) (next instant, done bool)) {
+	w.net.mu.Lock()
+	_, done := step(w.net.now())
+	w.net.mu.Unlock()
+	if done {
+		return
+	}
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
 	for fired := false; ; {
