@@ -29,6 +29,8 @@ type allocFact struct {
 	// stopped is when a hub was first seen to want it stopped; 0: none does.
 	stopped time.Duration
 	seen    time.Duration // by any hub
+	// stale says that the hubs were put back since it was seen last.
+	stale bool
 }
 
 func newCast() cast {
@@ -69,7 +71,7 @@ func (c *cast) hub(h *Hub, now time.Duration) {
 	}
 	for i := range h.Allocs {
 		// A hub that lags may still have an older picture.
-		if known := c.allocs[h.Allocs[i].ID]; known == nil || known.alloc.ModifyIndex <= h.Allocs[i].ModifyIndex {
+		if known := c.allocs[h.Allocs[i].ID]; known == nil || known.stale || known.alloc.ModifyIndex <= h.Allocs[i].ModifyIndex {
 			c.alloc(&h.Allocs[i], now)
 		} else {
 			known.seen = now
@@ -83,7 +85,7 @@ func (c *cast) alloc(a *fleet.Alloc, now time.Duration) {
 		f = &allocFact{first: now}
 		c.allocs[a.ID] = f
 	}
-	f.seen = now
+	f.seen, f.stale = now, false
 	f.alloc = *a
 	f.alloc.Job, f.alloc.TaskStates, f.alloc.Metrics, f.alloc.AllocStates = nil, nil, nil, a.AllocStates
 	if g := a.Group(); g != nil {
@@ -93,6 +95,13 @@ func (c *cast) alloc(a *fleet.Alloc, now time.Duration) {
 	}
 	if a.ServerTerminal() && f.stopped == 0 {
 		f.stopped = max(now, 1)
+	}
+}
+
+// rewind has hubs' views count that are older than what was seen.
+func (c *cast) rewind() {
+	for _, f := range c.allocs {
+		f.stale = true
 	}
 }
 

@@ -88,7 +88,7 @@ const tickEvery = time.Second
 // NewMonitor makes a Monitor of a run that begins.
 func NewMonitor(limits Limits) *Monitor {
 	s := newScene(limits.withDefaults())
-	return &Monitor{scene: s, taps: []tap{}}
+	return &Monitor{scene: s, taps: []tap{newNodes(), newReplicas(), newDelivery()}}
 }
 
 // Observe takes what was seen and returns the violations that it shows.

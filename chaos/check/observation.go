@@ -52,6 +52,28 @@ type Effects struct {
 	Nodes   []fleet.Node       `json:",omitempty"` // where Allocs are, after it
 	Loads   []Load             `json:",omitempty"` // what those nodes bear, after it
 	Evals   []fleet.Evaluation `json:",omitempty"` // made by it
+	Jobs    []JobChange        `json:",omitempty"`
+	// Recorded are the rows of Batches as allocations' histories have them since.
+	Recorded []Recorded `json:",omitempty"`
+}
+
+// TagMeta is the key of a job's meta that carries the tag of a registration.
+const TagMeta = "tag"
+
+// JobChange is a job that was registered or deregistered.
+type JobChange struct {
+	Job  fleet.JobID
+	Tag  string `json:",omitempty"` // of a registration
+	Stop bool   `json:",omitempty"`
+}
+
+// Recorded are the numbers of the rows that an entry added to the history of an
+// allocation, in the order in which they stand there.
+type Recorded struct {
+	Node  fleet.NodeID
+	Alloc fleet.AllocID
+	Rows  []fleet.Seq
+	Full  bool `json:",omitempty"` // it is at its bound, and may have let go even of these
 }
 
 // Opened is a session that was committed.

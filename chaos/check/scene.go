@@ -20,6 +20,7 @@ type scene struct {
 	weather weather
 	fleet   cast
 	tally   tally
+	taken   []taken // rows that the observation applied for the first time
 
 	found  []Violation
 	broken map[Invariant]uint64
@@ -33,31 +34,55 @@ func newScene(limits Limits) *scene {
 	}
 }
 
-// learn takes over what an observation says of the fleet, before taps see it.
+// learn takes over what an observation says of the fleet, before taps see it. It
+// completes the observation, and takes out of it what is no news.
 func (s *scene) learn(o *Observation) {
 	s.now = max(s.now, o.At)
+	if s.weather.rewinding() { // what hubs show is between two pasts
+		o.Applied, o.Hub = nil, nil
+	}
 	switch {
 	case o.Fault != nil:
-		s.weather.take(o.Fault, s.now)
+		o.Fault = s.weather.take(o.Fault, s.now)
+		if o.Fault.rewinds() {
+			s.told = 0
+			s.fleet.rewind()
+		}
 	case o.Applied != nil:
-		if o.Applied.Effects != nil && o.Applied.Index <= s.told {
-			o.Applied.Effects = nil // another hub was first
-		}
-		if e := o.Applied.Effects; e != nil {
-			s.told = o.Applied.Index
-			s.fleet.plan(e, s.now)
-		}
+		s.entry(o)
 	case o.Hub != nil:
+		s.weather.hubs[o.Hub.Name] = true
 		s.fleet.hub(o.Hub, s.now)
-	case o.Edge != nil:
+	case o.Edge != nil && o.Edge.NodeID != "":
 		s.fleet.names[o.Edge.NodeID] = o.Edge.Name
+	case o.Process != nil && !o.Process.Edge:
+		s.weather.hubs[o.Process.Name] = true
 	case o.Job != nil:
 		s.fleet.job(o.Job, s.now)
 	}
 }
 
+// entry takes over an entry's effects, of the hub that tells of them first.
+func (s *scene) entry(o *Observation) {
+	s.weather.hubs[o.Applied.Hub] = true
+	if o.Applied.Effects == nil {
+		return
+	}
+	if o.Applied.Index <= s.told {
+		told := *o.Applied
+		told.Effects = nil
+		o.Applied = &told
+		return
+	}
+	s.told = o.Applied.Index
+	s.fleet.plan(o.Applied.Effects, s.now)
+}
+
 // forget lets go of what no tap will ask for again.
 func (s *scene) forget() { s.fleet.forget(s.now) }
+
+// reach counts a branch that was reached.
+func (s *scene) reach(b Branch) { s.tally[b]++ }
 
 // judge counts a look at an invariant.
 func (s *scene) judge(i Invariant) { s.judged[i]++ }

@@ -1,4 +1,82 @@
 package check
 
+import (
+	"maps"
+	"slices"
+)
+
+// Branch is something that a run may come to, and that a campaign has to: what
+// nobody ever reached, nobody ever judged. The set is closed.
+type Branch string
+
+const (
+	BranchLongReplay            Branch = "replay of more than 100 rows"
+	BranchRowsRepeated          Branch = "rows sent again that were applied"
+	BranchLeaderChangedInReplay Branch = "leader changed while replaying"
+	BranchSessionTakenOver      Branch = "session fenced by a newer one"
+	BranchCloneFenced           Branch = "clone fenced"
+	BranchStaleEpochRefused     Branch = "stale epoch refused"
+	BranchNotReadyRefused       Branch = "update before a heartbeat refused"
+	BranchGapRefused            Branch = "gap refused"
+	BranchNewBase               Branch = "journal goes on from a new base"
+	BranchJournalRebuilt        Branch = "journal damaged and rebuilt"
+	BranchJournalDropped        Branch = "rows dropped at the bound and counted"
+	BranchDisconnected          Branch = "node disconnected"
+	BranchDown                  Branch = "node down"
+	BranchUnknown               Branch = "allocation unknown"
+	BranchReplacedAway          Branch = "replacement placed while away"
+	BranchKeptOriginal          Branch = "settled: the original is kept"
+	BranchKeptReplacement       Branch = "settled: the replacement is kept"
+	BranchLostAfterWindow       Branch = "allocation lost after its window"
+	BranchEndedAway             Branch = "allocation ended while away"
+	BranchRestartedAway         Branch = "task restarted while away"
+	BranchBootedAway            Branch = "tasks back after a boot without a link"
+	BranchStopDeadline          Branch = "task stopped by stop_on_client_after"
+	BranchSnapshotInstalled     Branch = "snapshot installed on a follower"
+	BranchLeaderChanged         Branch = "leader changed"
+	BranchBackoffAtCap          Branch = "back-off reached its cap"
+	BranchRebound               Branch = "new address without a new session"
+	BranchClusterWentBack       Branch = "edge kept its work against an older cluster"
+	BranchClockMoved            Branch = "clock moved under running tasks"
+	BranchUnknownOutcome        Branch = "client does not know its outcome"
+	BranchConflict              Branch = "registration refused for another one"
+	BranchMassRejoin            Branch = "five nodes back within ten seconds"
+)
+
+// Branches are all of them.
+func Branches() []Branch {
+	return []Branch{
+		BranchLongReplay, BranchRowsRepeated, BranchLeaderChangedInReplay, BranchSessionTakenOver, BranchCloneFenced,
+		BranchStaleEpochRefused, BranchNotReadyRefused, BranchGapRefused, BranchNewBase, BranchJournalRebuilt,
+		BranchJournalDropped, BranchDisconnected, BranchDown, BranchUnknown, BranchReplacedAway, BranchKeptOriginal,
+		BranchKeptReplacement, BranchLostAfterWindow, BranchEndedAway, BranchRestartedAway, BranchBootedAway,
+		BranchStopDeadline, BranchSnapshotInstalled, BranchLeaderChanged, BranchBackoffAtCap, BranchRebound,
+		BranchClusterWentBack, BranchClockMoved, BranchUnknownOutcome, BranchConflict, BranchMassRejoin,
+	}
+}
+
 // tally is how often branches were reached.
-type tally map[string]uint64
+type tally map[Branch]uint64
+
+// Reached is how often a run came to each branch; those that it never came to are
+// not in it.
+func (m *Monitor) Reached() map[Branch]uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(map[Branch]uint64(m.scene.tally))
+}
+
+// Coverage is what many runs came to.
+type Coverage map[Branch]uint64
+
+// Add adds a run's.
+func (c Coverage) Add(reached map[Branch]uint64) {
+	for b, n := range reached {
+		c[b] += n
+	}
+}
+
+// Missing are the branches of a list that no run came to, in the list's order.
+func (c Coverage) Missing(of []Branch) []Branch {
+	return slices.DeleteFunc(slices.Clone(of), func(b Branch) bool { return c[b] > 0 })
+}

@@ -23,12 +23,15 @@ func newWeather() weather {
 	}
 }
 
-func (w *weather) take(f *Fault, now time.Duration) {
+// take takes the beginning or the end of a fault, and returns it with all that is
+// known of it.
+func (w *weather) take(f *Fault, now time.Duration) *Fault {
 	kept := *f
 	times := w.begun
 	if f.End {
 		if began := w.active[f.ID]; began != nil {
 			kept = *began
+			kept.End, kept.Hits = true, f.Hits
 		}
 		delete(w.active, f.ID)
 		times = w.ended
@@ -47,6 +50,20 @@ func (w *weather) take(f *Fault, now time.Duration) {
 			times[target][e] = now
 		}
 	}
+	return &kept
+}
+
+// rewinds reports whether a fault (nil: none) puts hubs back.
+func (f *Fault) rewinds() bool { return f != nil && slices.Contains(f.Effects, Rewinds) }
+
+// rewinding reports whether hubs are being put back just now.
+func (w *weather) rewinding() bool {
+	for _, f := range w.active {
+		if f.rewinds() {
+			return true
+		}
+	}
+	return false
 }
 
 func (f *Fault) touches(who string, effects []Effect) bool {
@@ -81,6 +98,12 @@ func (w *weather) last(now time.Duration, who string, effects ...Effect) (at tim
 		}
 	}
 	return at, ok
+}
+
+// ever reports whether who was under one of these effects at all.
+func (w *weather) ever(who string, effects ...Effect) bool {
+	_, ok := w.last(0, who, effects...)
+	return ok
 }
 
 // since reports whether who was under one of these effects at any time from then

@@ -51,6 +51,15 @@ func effectsOf(a consensus.Applied) *check.Effects {
 		e.Moved = moved(c, a)
 	case state.AllocUpdates:
 		e.Batches = batches(c, a.Result)
+		e.Recorded = recorded(e.Batches, a)
+	case state.JobRegister:
+		if a.Result.Err == nil {
+			e.Jobs = []check.JobChange{{Job: c.Job.ID, Tag: c.Job.Meta[check.TagMeta]}}
+		}
+	case state.JobDeregister:
+		if a.Result.Err == nil {
+			e.Jobs = []check.JobChange{{Job: c.ID, Stop: true}}
+		}
 	case state.Plan:
 		planned(e, c, a.View)
 	case state.Fence:
@@ -108,6 +117,31 @@ func batches(c state.AllocUpdates, r state.Result) []check.Batch {
 		bs = append(bs, seen)
 	}
 	return bs
+}
+
+// recorded is what the histories have of what was applied.
+func recorded(batches []check.Batch, a consensus.Applied) []check.Recorded {
+	var rs []check.Recorded
+	for _, b := range batches {
+		if b.Code != "" {
+			continue
+		}
+		seen := map[fleet.AllocID]bool{}
+		for _, row := range b.Rows {
+			if _, known := a.View.Alloc(row.Alloc); !known || seen[row.Alloc] {
+				continue
+			}
+			seen[row.Alloc] = true
+			r := check.Recorded{Node: b.Node, Alloc: row.Alloc, Full: a.View.HistoryDropped(row.Alloc) > 0}
+			for _, entry := range a.View.HistoryAt(row.Alloc, a.Index) {
+				if entry.Transition != nil {
+					r.Rows = append(r.Rows, entry.Transition.Seq)
+				}
+			}
+			rs = append(rs, r)
+		}
+	}
+	return rs
 }
 
 // planned are the allocations that a plan names, and their nodes, as they are after

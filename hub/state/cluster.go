@@ -21,6 +21,9 @@ func (t *tx) applyCluster(c Command) Result {
 	case Pool:
 		return t.pool(c)
 	case Certificate:
+		if c.Replaces != "" {
+			t.certificates.remove(key(c.Replaces))
+		}
 		t.certificates.put(key(c.Serial), &c)
 		t.bump(tableCertificates)
 		return Result{}

@@ -219,11 +219,13 @@ type HubAddr struct {
 	Gossip string
 }
 
-// Certificate records a certificate that was issued.
+// Certificate records a certificate that was issued. What is known of the one that
+// it renews is forgotten, so that records do not pile up.
 type Certificate struct {
 	Serial   string
 	Subject  string
 	NotAfter int64
+	Replaces string `cbor:",omitempty"` // serial
 }
 
 func (JobRegister) Kind() Kind     { return KindJobRegister }

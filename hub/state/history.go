@@ -108,7 +108,26 @@ func (v *View) History(id fleet.AllocID) []fleet.HistoryEntry {
 	return row.history.list(row.ID, row.NodeID)
 }
 
-// NodeHistory is the same of a node: sessions, partitions, fences, and journal
+// HistoryAt is what one entry added to an allocation's record. It costs what it
+// returns, and not what the record holds.
+func (v *View) HistoryAt(id fleet.AllocID, index fleet.Index) []fleet.HistoryEntry {
+	row, ok := one[allocRow](v, tableAllocs, key(string(id)))
+	if !ok {
+		return nil
+	}
+	end := len(row.history.entries)
+	for end > 0 && row.history.entries[end-1].index > index {
+		end--
+	}
+	first := end
+	for first > 0 && row.history.entries[first-1].index == index {
+		first--
+	}
+	added := history{entries: row.history.entries[first:end]}
+	return added.list(row.ID, row.NodeID)
+}
+
+// NodeHistory is the record of a node: sessions, partitions, fences, and journal
 // rows that name no allocation that the cluster knows.
 func (v *View) NodeHistory(id fleet.NodeID) []fleet.HistoryEntry {
 	row, ok := one[nodeRow](v, tableNodes, key(string(id)))

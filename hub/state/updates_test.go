@@ -305,3 +305,34 @@ func TestRunningSince(t *testing.T) {
 		t.Errorf("a task that has ended runs since %d", since())
 	}
 }
+
+// TestHistoryAt asks for what each entry added: nothing of the others.
+func TestHistoryAt(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", id, 1)
+	w.journal(id, says(ids[0], fleet.ClientRunning), says(ids[0], fleet.ClientRunning))
+	w.send(w.pending(id))
+	w.journal(id, says(ids[0], fleet.ClientFailed))
+	w.send(w.pending(id))
+	v := w.store.View()
+	all := map[fleet.Index]int{}
+	for _, e := range v.History(ids[0]) {
+		all[e.Index]++
+	}
+	for i := fleet.Index(0); i <= v.Index()+1; i++ {
+		at := v.HistoryAt(ids[0], i)
+		if len(at) != all[i] {
+			t.Fatalf("entry %d added %d, not %d", i, all[i], len(at))
+		}
+		for _, e := range at {
+			if e.Index != i {
+				t.Fatalf("entry %d is said to have added %+v", i, e)
+			}
+		}
+	}
+	if v.HistoryAt("nobody", 1) != nil {
+		t.Fatal("an allocation that does not exist has a history")
+	}
+}

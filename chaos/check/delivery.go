@@ -1,0 +1,326 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+)
+
+// delivery follows each row from the journal to the log: what an edge journaled is
+// applied, unchanged, and soon where the link works; what an edge is told to be
+// applied is.
+type delivery struct {
+	edges map[string]*journalFact
+	// early are rows that were applied before anybody looked into the journal.
+	early map[fleet.NodeID]map[fleet.Seq]fleet.Transition
+	// owner is whose rows count, of a node that several machines take themselves for.
+	owner   map[fleet.NodeID]string
+	applied map[fleet.NodeID]fleet.Seq
+}
+
+// journalFact is an edge's journal as far as it was looked at.
+type journalFact struct {
+	node         fleet.NodeID
+	last         fleet.Seq
+	acknowledged fleet.Seq
+	dropped      uint64
+	connected    time.Duration // since when; -1: it is not
+	// behind says that the cluster was put back, and has not caught up with what it
+	// had acknowledged.
+	behind bool
+	rows   map[fleet.Seq]rowFact
+}
+
+// rowFact is a journaled row that is not known to be applied.
+type rowFact struct {
+	row fleet.Transition // without what it says in many words
+	at  time.Duration    // when it was seen
+}
+
+// keptRows bounds how many rows of one edge are remembered; the oldest go.
+const keptRows = 200_000
+
+func newDelivery() *delivery {
+	return &delivery{
+		edges: map[string]*journalFact{}, early: map[fleet.NodeID]map[fleet.Seq]fleet.Transition{},
+		owner: map[fleet.NodeID]string{}, applied: map[fleet.NodeID]fleet.Seq{},
+	}
+}
+
+func (t *delivery) see(s *scene, o *Observation) {
+	for _, taken := range s.taken {
+		t.take(s, taken)
+	}
+	switch {
+	case o.Applied != nil && o.Applied.Effects != nil:
+		if opened := o.Applied.Effects.Opened; opened != nil {
+			t.applied[opened.Node] = max(t.applied[opened.Node], opened.Applied)
+		}
+		t.recorded(s, o.Applied)
+	case o.Edge != nil:
+		t.look(s, o.Edge)
+	case o.Process != nil && o.Process.Edge:
+		t.fact(o.Process.Name).restarted()
+	case o.Fault != nil:
+		t.weather(o.Fault)
+	}
+}
+
+func (t *delivery) fact(name string) *journalFact {
+	if t.edges[name] == nil {
+		t.edges[name] = &journalFact{connected: -1, rows: map[fleet.Seq]rowFact{}}
+	}
+	return t.edges[name]
+}
+
+// restarted has the next look count anew what a process keeps in memory alone.
+func (f *journalFact) restarted() { f.acknowledged, f.connected = 0, -1 }
+
+// weather forgets what a fault makes worthless.
+func (t *delivery) weather(f *Fault) {
+	for name, edge := range t.edges {
+		if f.touches(name, []Effect{Damages}) {
+			clear(edge.rows)
+			clear(t.early[edge.node])
+			edge.last, edge.acknowledged = 0, 0
+		}
+	}
+	if f.rewinds() {
+		clear(t.applied)
+		for _, edge := range t.edges {
+			edge.behind = true
+		}
+	}
+}
+
+// look takes what a journal holds that was not seen before.
+func (t *delivery) look(s *scene, e *Edge) {
+	f := t.fact(e.Name)
+	if e.NodeID != "" {
+		f.node = e.NodeID
+	}
+	for i := range e.Rows {
+		t.journaled(s, e.Name, f, &e.Rows[i])
+	}
+	if e.Journal == nil {
+		return
+	}
+	s.judge(ExactlyOnce)
+	if e.Journal.Last < f.last {
+		s.broke(ExactlyOnce, e.Name, "the journal ends at row %d: it held row %d before, and nothing damaged it", e.Journal.Last, f.last)
+		clear(f.rows)
+	}
+	f.last = e.Journal.Last
+	t.acknowledged(s, e.Name, f, e.Journal)
+	t.bounds(s, e.Name, f, e.Journal)
+	f.link(s.now, e.Link)
+}
+
+func (f *journalFact) link(now time.Duration, l *Link) {
+	switch {
+	case l == nil || !l.Connected:
+		f.connected = -1
+	case f.connected < 0:
+		f.connected = now
+	}
+}
+
+func (t *delivery) acknowledged(s *scene, name string, f *journalFact, j *Journal) {
+	s.judge(AcknowledgedSurvives)
+	s.judge(NeverBack)
+	applied, logged := t.applied[f.node]
+	f.behind = f.behind && (!logged || j.Acknowledged > applied)
+	switch {
+	case f.behind || t.cloned(s, f.node):
+	case j.Acknowledged < f.acknowledged:
+		s.broke(NeverBack, name, "the acknowledged row went from %d back to %d", f.acknowledged, j.Acknowledged)
+	case logged && j.Acknowledged > f.acknowledged && j.Acknowledged > applied:
+		s.broke(AcknowledgedSurvives, name, "the edge was told that row %d is applied: the log has rows up to %d", j.Acknowledged, applied)
+	}
+	f.acknowledged = j.Acknowledged
+	if s.told == 0 { // nobody tells of entries: the edge's word is all there is
+		maps.DeleteFunc(f.rows, func(seq fleet.Seq, _ rowFact) bool { return seq <= j.Acknowledged })
+	}
+}
+
+// cloned reports whether several machines take themselves for a node.
+func (t *delivery) cloned(s *scene, node fleet.NodeID) bool {
+	machines := 0
+	for name, f := range t.edges {
+		if f.node != node {
+			continue
+		}
+		if machines++; machines > 1 || s.weather.ever(name, Clones) {
+			return true
+		}
+	}
+	return false
+}
+
+// bounds judges how much waits at the edge.
+func (t *delivery) bounds(s *scene, name string, f *journalFact, j *Journal) {
+	s.judge(Bounded)
+	if j.Bytes > s.limits.JournalBytes {
+		s.broke(Bounded, name, "the journal holds %d bytes of rows, its bound is %d", j.Bytes, s.limits.JournalBytes)
+	}
+	if j.Dropped > f.dropped {
+		s.reach(BranchJournalDropped)
+	}
+	f.dropped = j.Dropped
+}
+
+// journaled takes a row that an edge holds.
+func (t *delivery) journaled(s *scene, name string, f *journalFact, row *fleet.Transition) {
+	s.judge(ExactlyOnce)
+	if held, ok := f.rows[row.Seq]; ok && !equal(held.row, *row) {
+		s.broke(ExactlyOnce, name, "row %d of the journal was %s and is %s now", row.Seq, describe(held.row), describe(*row))
+	}
+	f.last = max(f.last, row.Seq)
+	cloned := t.cloned(s, f.node)
+	seen, early := t.early[f.node][row.Seq]
+	switch {
+	case early && equal(seen, *row) && cloned:
+		t.own(s, name, f.node, row.Seq)
+		return
+	case early && !cloned:
+		delete(t.early[f.node], row.Seq)
+		if !equal(seen, *row) {
+			t.altered(s, name, seen, *row)
+		}
+		return
+	case row.Seq <= t.applied[f.node] && !cloned:
+		return // it was applied before anybody looked
+	}
+	f.rows[row.Seq] = rowFact{lean(row), s.now}
+	if len(f.rows) > keptRows {
+		delete(f.rows, row.Seq-keptRows)
+	}
+}
+
+// lean is a row without what nothing is compared by.
+func lean(t *fleet.Transition) fleet.Transition {
+	l := fleet.Transition{
+		Seq: t.Seq, BootID: t.BootID, Mono: t.Mono, Wall: t.Wall, Kind: t.Kind, Alloc: t.Alloc, Task: t.Task,
+		ClientStatus: t.ClientStatus, Dropped: t.Dropped,
+	}
+	if t.Event != nil {
+		l.Event = &fleet.TaskEvent{Type: t.Event.Type}
+	}
+	return l
+}
+
+// take holds rows that were applied against the journals that they come from.
+func (t *delivery) take(s *scene, k taken) {
+	s.judge(ExactlyOnce)
+	cloned := t.cloned(s, k.node)
+	for i := range k.rows {
+		row := &k.rows[i]
+		t.applied[k.node] = max(t.applied[k.node], row.Seq)
+		var same []string
+		differs := ""
+		for name, f := range t.edges {
+			held, ok := f.rows[row.Seq]
+			switch {
+			case !ok || f.node != k.node:
+			case equal(held.row, *row):
+				same = append(same, name)
+			default:
+				differs = name
+			}
+		}
+		switch {
+		case len(same) == 1 && cloned:
+			t.own(s, same[0], k.node, row.Seq)
+		case len(same) == 0 && differs != "" && !cloned:
+			t.altered(s, differs, *row, t.edges[differs].rows[row.Seq].row)
+			delete(t.edges[differs].rows, row.Seq)
+		case len(same) == 0:
+			t.keepEarly(k.node, row)
+		}
+		for _, name := range same {
+			delete(t.edges[name].rows, row.Seq)
+		}
+	}
+}
+
+// keptEarly bounds how many applied rows wait for a look into their journal.
+const keptEarly = 20_000
+
+func (t *delivery) keepEarly(node fleet.NodeID, row *fleet.Transition) {
+	if t.early[node] == nil {
+		t.early[node] = map[fleet.Seq]fleet.Transition{}
+	}
+	t.early[node][row.Seq] = lean(row)
+	delete(t.early[node], row.Seq-keptEarly)
+}
+
+func (t *delivery) altered(s *scene, name string, applied, journaled fleet.Transition) {
+	s.broke(ExactlyOnce, name, "row %d was applied as %s, the journal says %s", applied.Seq, describe(applied), describe(journaled))
+}
+
+// own notes whose rows count, of a node that several machines take themselves for:
+// this one has a row that was applied, and the others have another one of its
+// number.
+func (t *delivery) own(s *scene, name string, node fleet.NodeID, seq fleet.Seq) {
+	for other, f := range t.edges {
+		if _, ok := f.rows[seq]; other != name && f.node == node && !ok {
+			return // nobody has looked so far
+		}
+	}
+	s.judge(Fencing)
+	if before := t.owner[node]; before != "" && before != name {
+		s.broke(Fencing, name, "row %d of this machine was applied, after rows of %s: they have one identity and two journals", seq, before)
+	}
+	t.owner[node] = name
+}
+
+// recorded holds what histories have against the rows that an entry applied.
+func (t *delivery) recorded(s *scene, a *Applied) {
+	for _, r := range a.Effects.Recorded {
+		s.judge(ExactlyOnce)
+		want, logged := rowsOf(s.taken, r)
+		for i := 1; i < len(r.Rows); i++ {
+			if r.Rows[i] <= r.Rows[i-1] {
+				s.broke(ExactlyOnce, s.fleet.name(r.Node), "entry %d records row %d of allocation %s after row %d",
+					a.Index, r.Rows[i], fleet.Short(r.Alloc), r.Rows[i-1])
+			}
+		}
+		if logged && !r.Full && !slices.Equal(want, r.Rows) {
+			s.shown(ExactlyOnce, s.fleet.name(r.Node), []string{fmt.Sprintf("applied now: %v", want), fmt.Sprintf("recorded: %v", r.Rows)},
+				"entry %d does not record of allocation %s what it applies", a.Index, fleet.Short(r.Alloc))
+		}
+	}
+}
+
+// rowsOf are the numbers of the rows taken that concern an allocation; ok is false
+// where it is not known what was taken of its node.
+func rowsOf(all []taken, r Recorded) (seqs []fleet.Seq, ok bool) {
+	for _, k := range all {
+		ok = ok || k.node == r.Node
+		for _, row := range k.rows {
+			if k.node == r.Node && row.Alloc == r.Alloc {
+				seqs = append(seqs, row.Seq)
+			}
+		}
+	}
+	return seqs, ok
+}
+
+// tick looks for rows that are not applied though the link works.
+func (t *delivery) tick(s *scene) {
+	for name, f := range t.edges {
+		applied, logged := t.applied[f.node]
+		oldest, ok := f.rows[applied+1]
+		if !logged || !ok || f.connected < 0 || !s.overdue(name, max(oldest.at, f.connected), s.limits.Deliver) {
+			continue
+		}
+		s.broke(ExactlyOnce, name, "row %d (%s) was journaled at %s and is not applied, over a link that works since %s",
+			applied+1, describe(oldest.row), oldest.at, f.connected)
+		delete(f.rows, applied+1)
+	}
+}
+
+func (t *delivery) end(*scene, *Picture) {}

@@ -1,0 +1,192 @@
+package check
+
+import (
+	"fmt"
+	"time"
+
+	"skerry/fleet"
+)
+
+// replicas compares what hubs apply: the same entry is the same command with the
+// same result on every hub, and what a hub has applied is never another one later.
+type replicas struct {
+	entries []entry // a ring, by number
+	hubs    map[string]*replica
+	lives   int // starts of any hub so far
+	term    uint64
+
+	// written are registrations that were applied, by job and tag; owed are those that
+	// clients were told of and that no hub has applied yet.
+	written map[written]fleet.Index
+	order   []written
+	owed    []owed
+}
+
+type replica struct {
+	index fleet.Index // 0: it has applied nothing in this life
+}
+
+// entry is an entry as the first hub had it.
+type entry struct {
+	index                         fleet.Index
+	term                          uint64
+	kind, command, result, digest string
+	hub                           string
+	lives                         int
+}
+
+type written struct {
+	job fleet.JobID
+	tag string
+}
+
+type owed struct {
+	Operation
+	at time.Duration
+}
+
+// keptEntries is how far back entries are compared. A hub that lags further takes a
+// snapshot.
+const keptEntries = 8192
+
+// keptWrites is how many registrations are remembered.
+const keptWrites = 4096
+
+func newReplicas() *replicas {
+	return &replicas{entries: make([]entry, keptEntries), hubs: map[string]*replica{}, written: map[written]fleet.Index{}}
+}
+
+// entry is the place of an entry in the ring, which may hold an older one.
+func (t *replicas) entry(i fleet.Index) *entry { return &t.entries[i%keptEntries] }
+
+func (t *replicas) see(s *scene, o *Observation) {
+	switch {
+	case o.Applied != nil:
+		t.apply(s, o.Applied)
+	case o.Process != nil && !o.Process.Edge && o.Process.What == ProcessStart:
+		t.lives++
+		t.hubs[o.Process.Name] = &replica{}
+	case o.Fault.rewinds():
+		clear(t.entries)
+		clear(t.hubs)
+		clear(t.written)
+		t.owed, t.order = nil, nil
+	case o.Operation != nil:
+		t.told(s, o)
+	}
+}
+
+func (t *replicas) apply(s *scene, a *Applied) {
+	s.judge(SameEverywhere)
+	s.judge(AcknowledgedSurvives)
+	r := t.hubs[a.Hub]
+	if r == nil {
+		r = &replica{}
+		t.hubs[a.Hub] = r
+	}
+	if r.index > 0 && a.Index <= r.index {
+		s.broke(SameEverywhere, a.Hub, "it applies entry %d after entry %d", a.Index, r.index)
+	}
+	if r.index > 0 {
+		t.skipped(s, r.index, a.Index)
+	}
+	r.index = a.Index
+	if a.Term > t.term {
+		if t.term > 0 {
+			s.reach(BranchLeaderChanged)
+		}
+		t.term = a.Term
+	}
+	if a.Effects != nil {
+		t.note(a)
+	}
+	switch known := t.entry(a.Index); {
+	case known.index < a.Index:
+		*known = entry{a.Index, a.Term, a.Kind, a.Command, a.Result, a.State, a.Hub, t.lives}
+	case known.index == a.Index:
+		t.compare(s, a, known)
+		if known.digest == "" {
+			known.digest = a.State
+		}
+	}
+}
+
+// skipped notices a hub that went past entries which another hub applied: it took
+// a snapshot.
+func (t *replicas) skipped(s *scene, from, to fleet.Index) {
+	for i := from + 1; i < to && i-from < keptEntries; i++ {
+		if t.entry(i).index == i {
+			s.reach(BranchSnapshotInstalled)
+			return
+		}
+	}
+}
+
+// compare holds an entry against what the first hub had.
+func (t *replicas) compare(s *scene, a *Applied, first *entry) {
+	evidence := []string{
+		fmt.Sprintf("%s: term %d, %s %s, result %s, state %s", first.hub, first.term, first.kind, first.command, first.result, first.digest),
+		fmt.Sprintf("%s: term %d, %s %s, result %s, state %s", a.Hub, a.Term, a.Kind, a.Command, a.Result, a.State),
+	}
+	switch {
+	case (a.Command != first.command || a.Term != first.term) && t.lives > first.lives:
+		s.shown(AcknowledgedSurvives, a.Hub, evidence, "entry %d was applied and is another one now", a.Index)
+	case a.Command != first.command || a.Term != first.term:
+		s.shown(SameEverywhere, a.Hub, evidence, "entry %d is not the one that %s applied", a.Index, first.hub)
+	case a.Result != first.result:
+		s.shown(SameEverywhere, a.Hub, evidence, "entry %d (%s) gives another result than on %s", a.Index, a.Kind, first.hub)
+	case a.State != "" && first.digest != "" && a.State != first.digest:
+		s.shown(SameEverywhere, a.Hub, evidence, "after entry %d (%s) the state is not the one of %s", a.Index, a.Kind, first.hub)
+	}
+}
+
+// note remembers which registrations were applied.
+func (t *replicas) note(a *Applied) {
+	for _, j := range a.Effects.Jobs {
+		w := written{j.Job, j.Tag}
+		if j.Tag == "" {
+			continue
+		}
+		if _, known := t.written[w]; !known {
+			t.order = append(t.order, w)
+		}
+		t.written[w] = a.Index
+	}
+	for len(t.order) > keptWrites {
+		delete(t.written, t.order[0])
+		t.order = t.order[1:]
+	}
+}
+
+// told holds what a client was told against what hubs applied.
+func (t *replicas) told(s *scene, o *Observation) {
+	op := o.Operation
+	if op.Does != OpRegister || op.Outcome != OutcomeOK || op.Tag == "" || s.told == 0 {
+		return
+	}
+	s.judge(AcknowledgedSurvives)
+	if _, ok := t.written[written{op.Job, op.Tag}]; !ok {
+		t.owed = append(t.owed, owed{*op, s.now})
+	}
+}
+
+func (t *replicas) tick(s *scene) { t.dun(s, s.limits.Slack) }
+
+// dun looks for what was acknowledged and that nobody applied within a while.
+func (t *replicas) dun(s *scene, patience time.Duration) {
+	left := t.owed[:0]
+	for _, o := range t.owed {
+		_, ok := t.written[written{o.Job, o.Tag}]
+		switch {
+		case ok:
+		case s.now-o.at > patience:
+			s.broke(AcknowledgedSurvives, string(o.Job), "client %s was told at %s that %q is registered: no hub has applied it",
+				o.Client, o.at, o.Tag)
+		default:
+			left = append(left, o)
+		}
+	}
+	t.owed = left
+}
+
+func (t *replicas) end(s *scene, _ *Picture) { t.dun(s, 0) }
