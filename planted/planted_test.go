@@ -1,0 +1,138 @@
+package planted_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"skerry/chaos/check"
+	"skerry/planted"
+)
+
+const module = ".." // where the module's packages are, from here
+
+// Every bug has an invariant that there is, a line in the package's table, and a
+// place in production code.
+func TestEveryBugIsAccountedFor(t *testing.T) {
+	doc := mustRead(t, "doc.go")
+	places := mustFindPlaces(t)
+	constants := mustReadConstants(t)
+	invariants := map[planted.Bug]string{}
+	for _, e := range planted.Catalogue() {
+		if invariants[e.Bug] != "" {
+			t.Errorf("%s is in the catalogue twice", e.Bug)
+		}
+		invariants[e.Bug] = e.Invariant
+		if _, ok := check.InvariantNamed(e.Invariant); !ok {
+			t.Errorf("%s: there is no invariant %q", e.Bug, e.Invariant)
+		}
+	}
+	for name, bug := range constants {
+		invariant := invariants[bug]
+		if invariant == "" {
+			t.Errorf("%s is not in the catalogue", bug)
+		}
+		line := regexp.MustCompile(`(?m)^//\t` + regexp.QuoteMeta(string(bug)) + ` +` + invariant + `$`)
+		if !line.MatchString(doc) {
+			t.Errorf("%s is not in the table of the package's comment, or with another invariant than %q", bug, invariant)
+		}
+		if places[name] == 0 {
+			t.Errorf("planted.%s has no place in production code", name)
+		}
+		delete(places, name)
+	}
+	if len(places) > 0 {
+		t.Errorf("places of bugs that nobody describes: %v", places)
+	}
+	if n, want := len(planted.Catalogue()), len(constants); n != want {
+		t.Errorf("the catalogue has %d bugs, and there are %d", n, want)
+	}
+}
+
+func mustRead(tb testing.TB, path string) string {
+	tb.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return string(b)
+}
+
+// mustReadConstants returns the bugs of bug.go by the names of their constants.
+func mustReadConstants(tb testing.TB) map[string]planted.Bug {
+	tb.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "bug.go", nil, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	bugs := map[string]planted.Bug{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok {
+			return true
+		}
+		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		bugs[spec.Names[0].Name] = planted.Bug(text)
+		return true
+	})
+	return bugs
+}
+
+// mustFindPlaces counts where production code asks for each bug.
+func mustFindPlaces(tb testing.TB) map[string]int {
+	tb.Helper()
+	asks := regexp.MustCompile(`planted\.On\(planted\.(\w+)\)`)
+	places := map[string]int{}
+	err := filepath.WalkDir(module, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".git") || path == filepath.Join(module, "chaos") || path == filepath.Join(module, "planted")):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		for _, m := range asks.FindAllStringSubmatch(mustRead(tb, path), -1) {
+			places[m[1]]++
+		}
+		return nil
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return places
+}
+
+// The program that people run has nothing of this package in it, not a name; the
+// tagged one, built alike, has.
+func TestProgramsHoldNoTrace(t *testing.T) {
+	traces := []string{"skerry/planted", "SKERRY_PLANTED", string(planted.ApplyTwice), string(planted.StaleRead), string(planted.RebootForgets)}
+	for _, c := range []struct {
+		tags string
+		has  bool
+	}{{"", false}, {"planted", true}} {
+		program := filepath.Join(t.TempDir(), "skerry")
+		build := exec.Command("go", "build", "-tags", c.tags, "-o", program, "../cmd/skerry")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build with the tags %q: %v\n%s", c.tags, err, out)
+		}
+		binary := []byte(mustRead(t, program))
+		for _, trace := range traces {
+			if has := bytes.Contains(binary, []byte(trace)); has != c.has {
+				t.Errorf("built with the tags %q, %q is in the program: %t", c.tags, trace, has)
+			}
+		}
+	}
+}
