@@ -51,7 +51,7 @@ func command() *cobra.Command {
 	run := &cobra.Command{Use: "run", Short: "Run a fleet of real processes and break it"}
 	run.PersistentFlags().BoolVar(&s.netns, "netns", false, "network namespaces (the default for root)")
 	run.PersistentFlags().BoolVar(&s.proxy, "proxy", false, "proxies on loopback (the default for everybody else)")
-	run.AddCommand(partition(s), reboot(s), healed(s), hubKill(s), restore(s), clone(s), damage(s))
+	run.AddCommand(partition(s), reboot(s), healed(s), hubKill(s), restore(s), clone(s), damage(s), rejoin(s))
 	root.AddCommand(run, demo(s), footprint(s))
 	return root
 }
@@ -134,6 +134,25 @@ func clone(s *settings) *cobra.Command {
 func damage(s *settings) *cobra.Command {
 	return s.on("damage", "Damage an edge's journal in several ways; it heals, its tasks run on, and what is lost is said",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Damage{Ground: g}.Run(ctx) })
+}
+
+func rejoin(s *settings) *cobra.Command {
+	var r chaos.Rejoin
+	c := s.on("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
+		func(ctx context.Context, g chaos.Ground) error {
+			r.Ground = g
+			r.Net, r.LocalHTTP = faultnet.NewPlain(), false // edges cut their own links
+			return r.Run(ctx)
+		})
+	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the network is replaced
+	f := c.Flags()
+	f.IntVar(&r.Edges, "edges", 1000, "number of edges")
+	f.IntVar(&r.Transitions, "transitions", 100, "rows that each edge journals while it is cut off")
+	f.IntVar(&r.Allocs, "allocs", 10, "allocations of each edge")
+	f.Uint64Var(&r.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws when the leader is killed")
+	f.DurationVar(&r.Cap, "backoff-cap", 0, "the edges' longest back-off (default: their own)")
+	f.StringSliceVar(&r.HubFlags, "hub-flag", nil, "flag that is added to the hubs' command lines; may be repeated")
+	return c
 }
 
 func demo(s *settings) *cobra.Command {

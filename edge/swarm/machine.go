@@ -11,8 +11,8 @@ import (
 	"skerry/fleet"
 )
 
-// driver is the task driver that virtual machines say they have.
-const driver = "sim"
+// Driver is the task driver that virtual machines say they have.
+const Driver = "sim"
 
 // machine describes a machine that never changes.
 type machine struct{ node fleet.Node }
@@ -25,10 +25,10 @@ func describe(configured fleet.Node, has fleet.Resources) machine {
 		"cpu.arch": "arm64", "cpu.numcores": "4", "cpu.frequency": "1000", "cpu.totalcompute": "4000", "cpu.modelname": "Cortex-A72",
 		"kernel.name": "linux", "kernel.arch": "arm64", "kernel.version": "6.12.25-v8", "os.name": "debian", "os.version": "13",
 		"memory.totalbytes": "4294967296", "unique.hostname": n.Name,
-		"unique.storage.bytestotal": "34359738368", "unique.storage.volume": "/dev/mmcblk0p2", "driver." + driver: "1",
+		"unique.storage.bytestotal": "34359738368", "unique.storage.volume": "/dev/mmcblk0p2", "driver." + Driver: "1",
 	}
-	n.Drivers = map[string]fleet.DriverInfo{driver: {
-		Detected: true, Healthy: true, HealthDescription: "Healthy", Attributes: map[string]string{"driver." + driver: "1"},
+	n.Drivers = map[string]fleet.DriverInfo{Driver: {
+		Detected: true, Healthy: true, HealthDescription: "Healthy", Attributes: map[string]string{"driver." + Driver: "1"},
 	}}
 	hash := sha256.Sum256(fmt.Appendf(nil, "%s %s %s %s %s %s %+v", n.ID, n.Name, n.Datacenter, n.NodePool, n.NodeClass, n.Version, n.Resources))
 	n.DescriptionHash = hex.EncodeToString(hash[:])

@@ -1,0 +1,263 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"skerry/chaos/cluster"
+	"skerry/edge/swarm"
+	"skerry/fleet"
+)
+
+// Rejoin cuts many edges off, lets each journal what happens meanwhile, heals all
+// links at once, and kills the leading hub while the history comes in. The hubs are
+// processes, the edges live in this one and run simulated tasks.
+type Rejoin struct {
+	Ground // a faultnet.Plain
+	Edges  int
+	Allocs int // of each edge: one of each of so many jobs
+	// Transitions is how many rows each edge journals while it is cut off.
+	Transitions int
+	Seed        uint64        // draws the moment of the kill
+	Cap         time.Duration // the edges' longest back-off; 0: their default
+	HubFlags    []string
+}
+
+// Bounds of a rejoin's phases: far beyond what is wanted, so that a slow machine
+// gives figures rather than nothing.
+const (
+	enrolBound  = 5 * time.Minute
+	placeBound  = 5 * time.Minute
+	absentBound = 3 * time.Minute
+	replayBound = 5 * time.Minute
+)
+
+// rejoin is a run of it.
+type rejoin struct {
+	*stage
+	want    Rejoin
+	swarm   *swarm.Swarm
+	figures *rejoinFigures
+}
+
+// Run runs the scenario and judges it.
+func (r Rejoin) Run(ctx context.Context) error {
+	if r.Edges < 1 || r.Allocs < 1 || r.Transitions < 1 {
+		return errors.New("a mass rejoin needs at least one edge, one allocation and one transition")
+	}
+	return r.within(ctx, size{hubs: 3, hubFlags: r.HubFlags}, func(s *stage) error {
+		run := &rejoin{stage: s, want: r, figures: newRejoinFigures(r.Ground)}
+		return run.withSwarm(ctx, func(ctx context.Context) error {
+			for _, step := range []func(context.Context) error{run.settleIn, run.partWays, run.comeBack, run.restart, run.judge} {
+				if err := step(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// withSwarm runs the edges while play plays. An edge that fails ends it.
+func (r *rejoin) withSwarm(ctx context.Context, play func(context.Context) error) (err error) {
+	hubs, token := r.fleet.Joining()
+	before := memory()
+	began := time.Now()
+	r.swarm, err = swarm.Open(swarm.Config{
+		Dir: filepath.Join(r.Dir, "edges"), Hubs: hubs, TokenFile: token, Edges: r.want.Edges, BackoffCap: r.want.Cap,
+	})
+	if err != nil {
+		return err
+	}
+	r.figures.took("edges opened", time.Since(began))
+	r.figures.edgesBefore = before
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- r.swarm.Run(running) }()
+	playing, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	played := make(chan error, 1)
+	go func() { played <- play(playing) }()
+	select {
+	case err = <-played:
+		stop()
+		err = errors.Join(err, <-ended)
+	case err = <-ended:
+		cancel(err)
+		err = errors.Join(err, <-played)
+		stop()
+	}
+	return errors.Join(err, r.swarm.Close())
+}
+
+// settleIn has the edges join and run their allocations.
+func (r *rejoin) settleIn(ctx context.Context) error {
+	began := time.Now()
+	if err := r.figures.look(ctx, phaseEmpty, r.fleet.Hubs...); err != nil {
+		return err
+	}
+	if err := r.await(ctx, enrolBound, "all edges have joined", func(t swarm.Totals) bool { return t.Ready == t.Edges }); err != nil {
+		return err
+	}
+	r.figures.took("edges joined, all ready", time.Since(began))
+	began = time.Now()
+	for i := range r.want.Allocs {
+		if err := r.register(ctx, simulated(fleet.JobID(fmt.Sprintf("site-%02d", i)), r.want.Edges, r.want.Allocs)); err != nil {
+			return err
+		}
+	}
+	wanted := r.want.Edges * r.want.Allocs
+	err := r.await(ctx, placeBound, "all allocations run", func(t swarm.Totals) bool { return t.Running == wanted && t.Replayed == t.Edges })
+	if err != nil {
+		return err
+	}
+	r.figures.took(fmt.Sprintf("%d allocations placed, all seen running", wanted), time.Since(began))
+	runtime.GC()
+	r.figures.edgesSettled, r.figures.goroutines = memory(), runtime.NumGoroutine()
+	return r.figures.look(ctx, phaseSettled, r.fleet.Hubs...)
+}
+
+// simulated is a job with one allocation on each edge, of which so many fit.
+func simulated(id fleet.JobID, edges, fit int) *fleet.Job {
+	job := &fleet.Job{
+		ID: id, Type: fleet.JobTypeService,
+		Constraints: []fleet.Constraint{{Operand: fleet.OpDistinctHosts}},
+		TaskGroups: []fleet.TaskGroup{{
+			Name: "main", Count: edges,
+			Tasks: []fleet.Task{{Name: "main", Driver: swarm.Driver, Resources: fleet.Resources{CPU: 4000 / fit, MemoryMB: 4096 / fit}}},
+		}},
+	}
+	job.Defaults()
+	return job
+}
+
+// partWays cuts all links, waits until every hub has noticed, and lets things happen.
+func (r *rejoin) partWays(ctx context.Context) error {
+	r.swarm.Cut()
+	began := time.Now()
+	err := cluster.Eventually(ctx, absentBound, "all nodes are disconnected", func(ctx context.Context) string {
+		for _, h := range r.fleet.Hubs {
+			m, err := h.Metrics(ctx)
+			if err != nil {
+				return err.Error()
+			}
+			if n := m[`skerry_nodes{status="disconnected"}`]; int(n) != r.want.Edges {
+				return fmt.Sprintf("%s: %.0f of %d", h.Name, n, r.want.Edges)
+			}
+		}
+		return ""
+	})
+	if err != nil {
+		return err
+	}
+	r.figures.took("cut off, all nodes disconnected", time.Since(began))
+	began = time.Now()
+	if err := r.swarm.Happen(ctx, r.want.Transitions); err != nil {
+		return err
+	}
+	r.figures.took(fmt.Sprintf("%d rows journaled by each edge", r.want.Transitions), time.Since(began))
+	return r.figures.look(ctx, phaseCut, r.fleet.Hubs...)
+}
+
+// Shares of the rows that have to be at the cluster, at least and at most, when the
+// leader is killed.
+const (
+	killAfter  = 0.2
+	killBefore = 0.6
+)
+
+// comeBack heals all links, kills the leader in the middle of the replay, and waits
+// until everything is in.
+func (r *rejoin) comeBack(ctx context.Context) error {
+	leader, err := r.fleet.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	share := killAfter + rand.New(rand.NewPCG(r.want.Seed, 0)).Float64()*(killBefore-killAfter)
+	had := map[string]fleet.Seq{}
+	for _, e := range r.swarm.Edges() {
+		had[e.Name()] = e.Standing().Acknowledged
+	}
+	before := r.swarm.Totals()
+	r.figures.due = before.Rows - before.Acknowledged
+	watching, stop := context.WithCancel(ctx)
+	watched := r.figures.watch(watching, r.swarm)
+	defer func() { stop(); <-watched }()
+	r.swarm.Heal()
+	r.figures.healed = time.Now()
+	at := before.Acknowledged + uint64(share*float64(r.figures.due))
+	if err := r.await(ctx, replayBound, "the leader may be killed", func(t swarm.Totals) bool { return t.Acknowledged >= at }); err != nil {
+		return err
+	}
+	if err := r.figures.kill(ctx, leader, r.swarm, had); err != nil {
+		return err
+	}
+	if err := r.serviceAgain(ctx, leader); err != nil {
+		return err
+	}
+	err = r.await(ctx, replayBound, "all history is in", func(t swarm.Totals) bool { return t.Replayed == t.Edges })
+	if err != nil {
+		return err
+	}
+	r.figures.took("healed, all replayed and ready", time.Since(r.figures.healed))
+	r.figures.edgesReplayed = memory()
+	return r.figures.look(ctx, phaseReplayed, r.fleet.Hubs...)
+}
+
+// serviceAgain measures from the leader's death until another hub leads, and until
+// rows are taken again.
+func (r *rejoin) serviceAgain(ctx context.Context, dead *cluster.Hub) error {
+	err := cluster.Eventually(ctx, quietBound, "another hub leads", func(ctx context.Context) string {
+		for _, h := range r.fleet.Hubs {
+			if h == dead {
+				continue
+			}
+			if m, err := h.Metrics(ctx); err == nil && m[metricLeads] == 1 {
+				r.figures.after = fleet.Index(m[metricApplied]) + 1
+				return ""
+			}
+		}
+		return "none does"
+	})
+	if err != nil {
+		return err
+	}
+	r.figures.took("leader killed, another one leads", time.Since(r.figures.killed))
+	led := r.swarm.Totals().Acknowledged
+	if err := r.await(ctx, quietBound, "rows are taken again", func(t swarm.Totals) bool { return t.Acknowledged > led || t.Replayed == t.Edges }); err != nil {
+		return err
+	}
+	r.figures.took("leader killed, rows taken again", time.Since(r.figures.killed))
+	return nil
+}
+
+// restart starts the hub that was killed, and waits until it has caught up.
+func (r *rejoin) restart(ctx context.Context) error {
+	began := time.Now()
+	for _, h := range r.fleet.Hubs {
+		if h.Running() {
+			continue
+		}
+		if err := h.Start(); err != nil {
+			return err
+		}
+		if err := h.AwaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	r.figures.took("killed hub started again, ready", time.Since(began))
+	return nil
+}
+
+// await waits for the swarm, for a while.
+func (r *rejoin) await(ctx context.Context, bound time.Duration, what string, done func(swarm.Totals) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not within %s", bound))
+	defer cancel()
+	_, err := r.swarm.Await(ctx, what, done)
+	return err
+}
