@@ -183,7 +183,7 @@ func (w *writer) commit(writes []*op) {
 	b := &batch{j: j, db: j.db, m: j.m, live: j.live, states: map[fleet.AllocID]State{}}
 	j.mu.Unlock()
 	taken, err := w.fill(b, writes)
-	if planted.On(planted.AcknowledgeBeforeFsync) && err == nil {
+	if planted.On(planted.AcknowledgeBeforeFsync) {
 		for _, o := range taken {
 			o.done <- nil
 		}
