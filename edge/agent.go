@@ -11,6 +11,7 @@ import (
 	"skerry/edge/local"
 	"skerry/edge/tasklog"
 	"skerry/fleet"
+	"skerry/syncproto"
 )
 
 // agent is the edge as the local API shows it.
@@ -18,6 +19,32 @@ type agent struct{ e *Edge }
 
 // Agent is the edge as the local API shows it, for whoever has it in this process.
 func (e *Edge) Agent() local.Agent { return agent{e} }
+
+// Rows returns what the journal holds after a sequence number, in order.
+func (e *Edge) Rows(ctx context.Context, after fleet.Seq) ([]fleet.Transition, error) {
+	var out []fleet.Transition
+	for {
+		first, _, rows, err := e.journal.Rows(ctx, max(after+1, e.journal.Head().First), rowsAtOnce, rowsBytes)
+		if err != nil || len(rows) == 0 {
+			return out, err
+		}
+		for _, row := range rows {
+			t, err := syncproto.DecodeRow(row)
+			if err != nil {
+				return out, fmt.Errorf("read row %d of the journal: %w", first, err)
+			}
+			t.Seq = first
+			out, after = append(out, t), first
+			first++
+		}
+	}
+}
+
+// Bounds of what Rows reads at once.
+const (
+	rowsAtOnce = 512
+	rowsBytes  = 1 << 20
+)
 
 // Standing is where the link and the journal stand. It reads memory alone, so that
 // many edges in one process can be looked at often.

@@ -37,6 +37,7 @@ type Config struct {
 	// MinTTL and Grace of heartbeats; 0: those of a hub. BackoffCap of edges; 0: an
 	// edge's.
 	MinTTL, Grace, BackoffCap time.Duration
+	EdgeCertValidity          time.Duration // 0: the hubs' default
 	// LogLevel of the log files beside the data directories.
 	LogLevel slog.Level
 }

@@ -139,6 +139,14 @@ func (e *Edge) Shutdown() error {
 	return nil
 }
 
+// Boot starts the agent in a new boot of the machine.
+func (e *Edge) Boot() error {
+	e.mu.Lock()
+	e.boot++
+	e.mu.Unlock()
+	return e.Start()
+}
+
 func (e *Edge) currentLife() *life {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -2,12 +2,16 @@ package virtual
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"skerry/chaos/fabric"
 	"skerry/drivers"
@@ -21,6 +25,9 @@ import (
 // localPort takes the place of the local API's unix socket.
 const localPort = 1
 
+// natIdle is after how much silence an edge's NAT forgets it: what many of them do.
+const natIdle = 2 * time.Minute
+
 // Edge is one edge's machine.
 type Edge struct {
 	Name  string
@@ -29,10 +36,11 @@ type Edge struct {
 	Disk  disk
 	Dir   string
 
-	c     *Cluster
-	cfg   EdgeConfig
-	world *sim.World
-	log   *logFile
+	c      *Cluster
+	cfg    EdgeConfig
+	world  *sim.World
+	driver *driver
+	log    *logFile
 
 	synced atomic.Int64 // size of the journal's write-ahead log when it was last synced
 
@@ -45,8 +53,10 @@ type Edge struct {
 // NewEdge makes an edge that is neither started nor among Edges; i numbers its
 // address.
 func (c *Cluster) NewEdge(cfg EdgeConfig, i int) (*Edge, error) {
-	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, world: sim.NewWorld(), boot: 1, Dir: c.dir(cfg.Name)}
+	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, world: c.cfg.Taps.world(cfg.Name), boot: 1, Dir: c.dir(cfg.Name)}
+	e.driver = &driver{Driver: sim.New(e.world)}
 	e.Host = c.Net.Host(cfg.Name, fmt.Sprintf("10.1.%d.%d", i/250, i%250+1))
+	e.Host.BehindNAT(fmt.Sprintf("198.18.%d.%d", i/250, i%250+1), natIdle)
 	var err error
 	e.log, err = openLog(e.Dir+".log", c.cfg.LogLevel)
 	return e, err
@@ -80,10 +90,10 @@ func (e *Edge) config(l *life) edge.Config {
 		DataDir: e.Dir, Hubs: e.c.hubAddrs(), TokenFile: e.c.tokenFile(),
 		Name: e.Name, Datacenter: e.cfg.Datacenter, NodePool: e.cfg.NodePool, Meta: e.cfg.Meta, Version: "virtual",
 		Runners: e.runners, Describe: e.describe,
-		ListenPacket: func(context.Context) (net.PacketConn, error) { return e.Host.ListenPacket(0) },
+		ListenPacket: e.listen,
 		ListenLocal:  func(string) (net.Listener, error) { return e.Host.Listen(localPort) },
 		BackoffCap:   e.c.cfg.BackoffCap,
-		BootID:       fleet.BootID(fleet.DeriveUUID("boot", e.Name, fmt.Sprint(e.boot))),
+		BootID:       e.bootID(),
 		Now:          e.Clock.Now,
 		Step: func(label string) error {
 			err := e.Disk.step(label, l)
@@ -92,20 +102,56 @@ func (e *Edge) config(l *life) edge.Config {
 			}
 			return err
 		},
-		Log: e.log.log,
+		Log: e.c.cfg.Taps.log(e.Name, e.log),
 	}
+}
+
+// listen opens the socket that a round of attempts to reach a hub dials from.
+func (e *Edge) listen(context.Context) (net.PacketConn, error) {
+	if dial := e.c.cfg.Taps.Dial; dial != nil {
+		dial(e.Name)
+	}
+	return e.Host.ListenPacket(0)
 }
 
 // runners makes the runners that production has, with the driver sim.
 func (e *Edge) runners(m edge.Machine) (edge.NewRunner, error) {
 	factory := &runner.Factory{
-		Drivers: map[string]drivers.Driver{sim.Name: sim.New(e.world)},
+		Drivers: map[string]drivers.Driver{sim.Name: e.driver},
 		Node:    m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log,
 		Dirs: runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")},
 	}
 	return func(a fleet.Alloc, last edge.LastState, rec edge.Recorder) (edge.Runner, error) {
 		return factory.New(a, runner.LastState(last), rec)
 	}, nil
+}
+
+// BootID is that of the machine's current boot.
+func (e *Edge) BootID() fleet.BootID {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.bootID()
+}
+
+func (e *Edge) bootID() fleet.BootID {
+	return fleet.BootID(fleet.DeriveUUID("boot", e.Name, fmt.Sprint(e.boot)))
+}
+
+// certificateEnd is until when the edge's certificate is valid.
+func (e *Edge) certificateEnd() (time.Time, error) {
+	b, err := os.ReadFile(filepath.Join(e.Dir, "identity", "cert.pem"))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the certificate of %s: %w", e.Name, err)
+	}
+	block, _ := pem.Decode(b)
+	if block == nil {
+		return time.Time{}, fmt.Errorf("read the certificate of %s: it is no PEM", e.Name)
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the certificate of %s: %w", e.Name, err)
+	}
+	return cert.NotAfter, nil
 }
 
 // Agent is the running agent, nil where it is down.

@@ -92,13 +92,14 @@ func (h *Hub) config() (hub.Config, error) {
 	cfg := h.c.cfg
 	hc := hub.Config{
 		DataDir: h.Dir, Name: h.Name, Bind: h.ip, HTTPInsecure: true, Workers: 2,
-		Heartbeat: hub.Heartbeat{MinTTL: cfg.MinTTL, Grace: cfg.Grace},
+		EdgeCertValidity: cfg.EdgeCertValidity,
+		Heartbeat:        hub.Heartbeat{MinTTL: cfg.MinTTL, Grace: cfg.Grace},
 		Raft: hub.Raft{
 			HeartbeatTimeout: cfg.Raft.Heartbeat, ElectionTimeout: cfg.Raft.Election, LeaderLease: cfg.Raft.Lease,
 			CommitTimeout:     cfg.Raft.Commit,
 			SnapshotThreshold: cfg.Raft.SnapshotThreshold, TrailingLogs: cfg.Raft.TrailingLogs,
 		},
-		Now: h.Clock.Now, Version: "virtual", Log: h.log.log,
+		Now: h.Clock.Now, Version: "virtual", Log: cfg.Taps.log(h.Name, h.log),
 	}
 	if h.first && h.ip == firstIP {
 		hc.Bootstrap = true

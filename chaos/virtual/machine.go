@@ -17,9 +17,15 @@ import (
 var errKilled = errors.New("the process was killed")
 
 // clock is a machine's wall clock.
-type clock struct{ offset atomic.Int64 }
+type clock struct {
+	offset atomic.Int64
+	asked  atomic.Uint64 // how often
+}
 
-func (c *clock) Now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+func (c *clock) Now() time.Time {
+	c.asked.Add(1)
+	return time.Now().Add(time.Duration(c.offset.Load()))
+}
 
 // Jump moves the clock.
 func (c *clock) Jump(by time.Duration) { c.offset.Add(int64(by)) }

@@ -1,0 +1,256 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/schedule"
+)
+
+// edgeInjuries are what happens to edges' processes, machines, disks and clocks.
+var edgeInjuries = map[schedule.Kind]injury{
+	schedule.EdgeKill:   {onEdges(killEdge), []check.Effect{check.Halts}},
+	schedule.EdgeReboot: {onEdges(rebootEdge), []check.Effect{check.Halts, check.Reboots}},
+	schedule.PowerCut:   {onEdges(cutPower), []check.Effect{check.Halts, check.Reboots}},
+	schedule.TornPage:   {onEdges(tearPage), []check.Effect{check.Halts, check.Reboots, check.Damages}},
+	schedule.BitFlip:    {onEdges(flipBits), []check.Effect{check.Halts, check.Damages}},
+	schedule.DiskFull:   {onEdges(fillEdge), []check.Effect{check.Chokes}},
+	schedule.SlowDisk:   {slowDisks, []check.Effect{check.Chokes}},
+	schedule.ClockJump:  {onEdges(jumpClock), []check.Effect{check.MovesTime}},
+	schedule.Clock1970:  {onEdges(wakeIn1970), []check.Effect{check.MovesTime, check.Halts, check.Reboots}},
+	schedule.Clone:      {onEdges(clone), []check.Effect{check.Clones, check.Halts}},
+}
+
+// startEdge starts an agent in the boot that the machine is in.
+func (r *run) startEdge(e *Edge) error {
+	if err := e.Start(); err != nil {
+		return err
+	}
+	r.process(e.Name, true, check.ProcessStart, e.BootID())
+	return nil
+}
+
+func (r *run) bootEdge(e *Edge) error {
+	if err := e.Boot(); err != nil {
+		return err
+	}
+	r.process(e.Name, true, check.ProcessStart, e.BootID())
+	return nil
+}
+
+func killEdge(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+	hit, err := r.endEdge(e, f, false)
+	if err != nil {
+		return wound{}, err
+	}
+	w, err := r.backUp(ctx, f, func(context.Context) error { return r.startEdge(e) })
+	w.hits = hit
+	return w, err
+}
+
+// endEdge kills the agent, or cuts its machine's power, at a step where the fault names one.
+func (r *run) endEdge(e *Edge, f schedule.Fault, power bool) (hits func() uint64, err error) {
+	hit := uint64(1)
+	switch {
+	case f.Params.Step != "":
+		var at bool
+		if at, err = e.KillAt(f.Params.Step, power, stepPatience); !at {
+			hit = 0
+		}
+	case power:
+		err = e.PowerCut()
+	default:
+		err = e.Kill()
+	}
+	what := check.ProcessKill
+	if power {
+		what = check.ProcessPowerCut
+	}
+	r.process(e.Name, true, what, "")
+	return func() uint64 { return hit }, err
+}
+
+func rebootEdge(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+	r.process(e.Name, true, check.ProcessReboot, "")
+	if err := e.Shutdown(); err != nil {
+		return wound{}, err
+	}
+	return r.backUp(ctx, f, func(context.Context) error { return r.bootEdge(e) })
+}
+
+func cutPower(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+	hit, err := r.endEdge(e, f, true)
+	if err != nil {
+		return wound{}, err
+	}
+	w, err := r.backUp(ctx, f, func(context.Context) error { return r.bootEdge(e) })
+	w.hits = hit
+	return w, err
+}
+
+const pageSize = 4096
+
+// tearPage cuts the power and leaves one page of the journal half written.
+func tearPage(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+	if _, err := r.endEdge(e, f, true); err != nil {
+		return wound{}, err
+	}
+	rng := r.random(f)
+	torn, err := e.damage(func(b []byte) int {
+		if len(b) < 2*pageSize {
+			return 0
+		}
+		at := (1 + rng.IntN(len(b)/pageSize-1)) * pageSize
+		half := b[at+pageSize/2 : at+pageSize]
+		for i := range half {
+			half[i] = byte(rng.Uint32())
+		}
+		return 1
+	})
+	if err != nil {
+		return wound{}, err
+	}
+	w, err := r.backUp(ctx, f, func(context.Context) error { return r.bootEdge(e) })
+	w.hits = func() uint64 { return uint64(torn) }
+	return w, err
+}
+
+func flipBits(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+	if _, err := r.endEdge(e, f, false); err != nil {
+		return wound{}, err
+	}
+	flipped, err := e.damage(func(b []byte) int { return flip(b, f.Params.Bits, r.random(f)) })
+	if err != nil {
+		return wound{}, err
+	}
+	w, err := r.backUp(ctx, f, func(context.Context) error { return r.startEdge(e) })
+	w.hits = func() uint64 { return uint64(flipped) }
+	return w, err
+}
+
+func flip(b []byte, bits int, rng *rand.Rand) int {
+	if len(b) == 0 {
+		return 0
+	}
+	for range bits {
+		b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
+	}
+	return bits
+}
+
+// damage changes the journal's larger file, while the agent is down.
+func (e *Edge) damage(change func(b []byte) int) (int, error) {
+	path := filepath.Join(e.Dir, journalName)
+	if size(e.wal()) > size(path) {
+		path = e.wal()
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("damage the journal of %s: %w", e.Name, err)
+	}
+	n := change(b)
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		return 0, fmt.Errorf("damage the journal of %s: %w", e.Name, err)
+	}
+	return n, nil
+}
+
+func fillEdge(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (wound, error) {
+	before := e.Disk.Hits()
+	e.Disk.Fill(true)
+	return wound{
+		heal: func(context.Context) error { e.Disk.Fill(false); return nil },
+		hits: func() uint64 { return uint64(e.Disk.Hits() - before) },
+	}, nil
+}
+
+// slowDisks makes each sync take long, of edges and of hubs.
+func slowDisks(_ context.Context, r *run, f schedule.Fault) (wound, error) {
+	var ws []wound
+	var disks []*disk
+	for _, e := range r.edgesOf(f) {
+		disks = append(disks, &e.Disk)
+	}
+	for _, h := range r.hubsOf(f) {
+		disks = append(disks, &h.Disk)
+	}
+	for _, d := range disks {
+		before := d.Hits()
+		d.Slow(f.Params.Sync)
+		ws = append(ws, wound{
+			heal: func(context.Context) error { d.Slow(0); return nil },
+			hits: func() uint64 { return uint64(d.Hits() - before) },
+		})
+	}
+	return together(ws), nil
+}
+
+func jumpClock(_ context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+	e.Clock.Jump(f.Params.Jump)
+	return r.untilRight(e, f), nil
+}
+
+// untilRight is the wound of a clock that is wrong, which hit if anybody asked it.
+func (r *run) untilRight(e *Edge, f schedule.Fault) wound {
+	before := e.Clock.asked.Load()
+	w := wound{hits: func() uint64 { return e.Clock.asked.Load() - before }}
+	if f.For > 0 {
+		w.heal = func(context.Context) error { e.Clock.Right(); return nil }
+	}
+	return w
+}
+
+func wakeIn1970(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+	r.process(e.Name, true, check.ProcessReboot, "")
+	if err := e.Shutdown(); err != nil {
+		return wound{}, err
+	}
+	e.Clock.Set(time.Unix(0, 0))
+	pause(ctx, time.Second)
+	return r.untilRight(e, f), r.bootEdge(e)
+}
+
+// clone starts a second machine with a copy of the edge's data directory, and takes it
+// away when it is healed.
+func clone(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+	n := r.moves.Add(1)
+	cfg := e.cfg
+	cfg.Name = fmt.Sprintf("%s-clone-%d", e.Name, n)
+	other, err := r.c.NewEdge(cfg, 500+int(n))
+	if err != nil {
+		return wound{}, err
+	}
+	time.Sleep(calm)
+	if err := os.CopyFS(other.Dir, os.DirFS(e.Dir)); err != nil {
+		return wound{}, fmt.Errorf("copy the data directory of %s: %w", e.Name, err)
+	}
+	if err := os.Remove(filepath.Join(other.Dir, journalName+"-shm")); err != nil && !os.IsNotExist(err) {
+		return wound{}, err
+	}
+	other.cfg.Name = e.Name // it says what the first one says
+	if err := other.Start(); err != nil {
+		return wound{}, err
+	}
+	fenced := uint64(0)
+	return wound{
+		heal: func(context.Context) error {
+			if a := other.Agent(); a != nil {
+				if link, _ := a.Standing(); link.Fenced != "" {
+					fenced = 1
+				}
+			}
+			if a := e.Agent(); a != nil && fenced == 0 {
+				if link, _ := a.Standing(); link.Fenced != "" {
+					fenced = 1
+				}
+			}
+			return other.PowerCut()
+		},
+		hits: func() uint64 { return fenced },
+	}, nil
+}

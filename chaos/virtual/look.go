@@ -1,0 +1,281 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/history"
+	"skerry/chaos/observe"
+	"skerry/fleet"
+)
+
+const (
+	// lookEvery is how often hubs and edges are looked at, at a time when nothing else
+	// falls due.
+	lookEvery = time.Second + 7*time.Millisecond
+	// rowsEvery is how often the rows of journals are read, in looks.
+	rowsEvery = 5
+)
+
+// looked is what was seen of a member last.
+type looked struct {
+	index fleet.Index
+	leads bool
+	last  fleet.Seq
+}
+
+// watch looks at hubs and edges until the run is over.
+func (r *run) watch(ctx context.Context) {
+	for n := 0; pause(ctx, lookEvery); n++ {
+		for _, h := range r.c.Hubs {
+			r.lookAtHub(h)
+		}
+		for _, e := range r.c.Edges {
+			r.lookAtEdge(ctx, e, n%rowsEvery == 0)
+		}
+	}
+}
+
+// lookAtHub tells of a hub's state where it changed.
+func (r *run) lookAtHub(h *Hub) {
+	d := h.daemon()
+	if d == nil {
+		return
+	}
+	v := d.State().View()
+	now := looked{index: v.Index(), leads: d.Leads()}
+	if !r.changed(h.Name, now) {
+		return
+	}
+	seen := observe.Hub(h.Name, v, false)
+	seen.Leads = now.leads
+	r.see(check.Observation{Hub: seen})
+}
+
+func (r *run) changed(name string, now looked) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.looked[name] == now {
+		return false
+	}
+	r.looked[name] = now
+	return true
+}
+
+// lookAtEdge tells where an edge stands, and which rows its journal has that it had not.
+func (r *run) lookAtEdge(ctx context.Context, e *Edge, rows bool) {
+	a := e.Agent()
+	if a == nil {
+		return
+	}
+	link, journal := a.Standing()
+	var news []fleet.Transition
+	if rows {
+		news = r.news(ctx, e)
+	}
+	r.see(check.Observation{Edge: observe.Edge(e.Name, a.NodeID(), link, journal, news)})
+}
+
+// news are the rows that the edge's journal did not hold when it was looked at last. A
+// journal that was damaged may have new rows under old numbers.
+func (r *run) news(ctx context.Context, e *Edge) []fleet.Transition {
+	a := e.Agent()
+	if a == nil {
+		return nil
+	}
+	_, journal := a.Standing()
+	r.mu.Lock()
+	after := r.looked[e.Name].last
+	r.mu.Unlock()
+	if journal.Last < after {
+		after = 0
+	}
+	if journal.Last == after {
+		return nil
+	}
+	rows, err := a.Rows(ctx, after)
+	if err != nil || len(rows) == 0 {
+		return nil // it is on its way down; the next look finds them
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.looked[e.Name] = looked{last: rows[len(rows)-1].Seq}
+	r.rows[e.Name] = append(r.rows[e.Name], rows...)
+	return rows
+}
+
+// member is a hub or an edge.
+type member struct {
+	name string
+	edge bool
+	boot fleet.BootID
+}
+
+func (r *run) members() []member {
+	var out []member
+	for _, h := range r.c.Hubs {
+		out = append(out, member{name: h.Name})
+	}
+	for _, e := range r.c.Edges {
+		out = append(out, member{name: e.Name, edge: true, boot: e.BootID()})
+	}
+	return out
+}
+
+// settle waits until the fleet is quiet, or the schedule's time for it is over, and has the
+// last picture judged.
+func (r *run) settle(ctx context.Context) {
+	r.mendAll(ctx)
+	deadline := time.Now().Add(r.s.Settle)
+	var picture check.Picture
+	for why := "nobody looked"; ; {
+		if why = r.unrest(); why == "" {
+			if picture = r.picture(ctx); len(check.Quiet(picture)) == 0 {
+				break
+			}
+		}
+		if time.Now().After(deadline) {
+			r.note("not quiet after %s: %s", r.s.Settle, why)
+			picture = r.picture(ctx)
+			break
+		}
+		if !pause(ctx, lookEvery) {
+			return
+		}
+	}
+	r.finish(picture)
+}
+
+// unrest names the first thing that is unsettled, "" where nothing is.
+func (r *run) unrest() string {
+	for _, h := range r.c.Hubs {
+		d := h.daemon()
+		if d == nil {
+			return h.Name + " is down"
+		}
+		v, ready := d.State().View(), 0
+		for n := range v.Nodes("") {
+			if n.Status != fleet.NodeReady {
+				return fmt.Sprintf("%s: node %s is %s (%s)", h.Name, n.Name, n.Status, n.StatusDescription)
+			}
+			ready++
+		}
+		if ready < len(r.c.Edges) {
+			return fmt.Sprintf("%s: %d of %d nodes are known", h.Name, ready, len(r.c.Edges))
+		}
+		for e := range v.Evals("*", "") {
+			if e.Status == fleet.EvalPending && e.WaitUntil.IsZero() {
+				return fmt.Sprintf("%s: evaluation %s (%s) is pending", h.Name, fleet.Short(e.ID), e.TriggeredBy)
+			}
+		}
+	}
+	for _, e := range r.c.Edges {
+		a := e.Agent()
+		if a == nil {
+			return e.Name + " is down"
+		}
+		if _, j := a.Standing(); j.Unacknowledged > 0 {
+			return fmt.Sprintf("%s: %d rows are not acknowledged", e.Name, j.Unacknowledged)
+		}
+	}
+	return ""
+}
+
+// picture is the fleet as it is now.
+func (r *run) picture(ctx context.Context) check.Picture {
+	p := check.Picture{Wanted: r.wantedCounts(), Starts: map[fleet.AllocID]int{}}
+	for _, h := range r.c.Hubs {
+		if d := h.daemon(); d != nil {
+			p.Hubs = append(p.Hubs, *observe.Hub(h.Name, d.State().View(), true))
+		}
+	}
+	for _, e := range r.c.Edges {
+		p.Edges = append(p.Edges, r.edgePicture(ctx, e))
+		for id, n := range e.world.Starts() {
+			if t, ok := taskOf(id); ok {
+				p.Starts[t.Alloc] += n
+			}
+		}
+	}
+	return p
+}
+
+func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
+	r.news(ctx, e)
+	seen := check.Edge{Name: e.Name, Processes: map[check.TaskKey]int{}}
+	if a := e.Agent(); a != nil {
+		seen.NodeID = a.NodeID()
+		rows, err := a.Rows(ctx, 0)
+		if err != nil {
+			r.note("%s: %v", e.Name, err)
+		}
+		seen.Rows = rows
+	}
+	r.mu.Lock()
+	seen.Before = slices.Clone(r.rows[e.Name])
+	r.mu.Unlock()
+	for _, id := range e.world.Running() {
+		if t, ok := taskOf(id); ok {
+			seen.Processes[check.TaskKey(t)]++
+		}
+	}
+	return seen
+}
+
+// wantedCounts is how many allocations of each service shall run.
+func (r *run) wantedCounts() map[fleet.JobID]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wanted := map[fleet.JobID]int{}
+	for id, j := range r.wanted {
+		switch {
+		case j == nil || j.Stop:
+			wanted[id] = 0
+		case j.Type == fleet.JobTypeService:
+			for _, g := range j.TaskGroups {
+				wanted[id] += g.Count
+			}
+		}
+	}
+	return wanted
+}
+
+// mendAll starts what is still down, once all faults are over.
+func (r *run) mendAll(ctx context.Context) {
+	for _, h := range r.c.Hubs {
+		h.Disk.Fill(false)
+		h.Disk.Slow(0)
+		if err := r.startHub(ctx, h); err != nil {
+			r.complain("start %s again: %v", h.Name, err)
+		}
+	}
+	for _, e := range r.c.Edges {
+		e.Disk.Fill(false)
+		e.Disk.Slow(0)
+		e.Clock.Right()
+		e.driver.dead.Store(false)
+		if e.currentLife() != nil {
+			continue
+		}
+		if err := r.bootEdge(e); err != nil {
+			r.complain("start %s again: %v", e.Name, err)
+		}
+	}
+}
+
+// finish has the run judged to its end.
+func (r *run) finish(p check.Picture) {
+	known := len(r.monitor.Violations())
+	all := r.monitor.Finish(r.elapsed(), p)
+	r.record(history.Record{Picture: &history.Picture{Picture: p, Final: true}})
+	for _, v := range all[known:] {
+		r.record(history.Record{Violation: &v})
+	}
+}
+
+func (r *run) note(format string, args ...any) {
+	r.record(history.Record{Note: &history.Note{Text: fmt.Sprintf(format, args...)}})
+}

@@ -1,0 +1,354 @@
+package virtual
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"skerry/chaos/check"
+	"skerry/chaos/history"
+	"skerry/chaos/observe"
+	"skerry/chaos/schedule"
+	"skerry/drivers/sim"
+	"skerry/fleet"
+	"skerry/hub"
+)
+
+// Play is a schedule to be played.
+type Play struct {
+	Schedule schedule.Schedule
+	Name     string // of the scenario, or of how it was drawn
+	Repeat   string // the command that repeats it
+	Dir      string // of all files; made
+	Limits   check.Limits
+	History  io.Writer // nil: nobody keeps it
+	Raft     RaftTimes
+	LogLevel slog.Level
+}
+
+// Outcome is what a play showed.
+type Outcome struct {
+	history.Run
+	Found    []check.Violation
+	Verdicts []check.Verdict
+	Reached  map[check.Branch]uint64
+}
+
+// run is a play that goes on.
+type run struct {
+	Play
+	s       schedule.Schedule
+	c       *Cluster
+	monitor *check.Monitor
+	hist    *history.Writer
+	began   time.Time
+	wall    func() time.Duration
+	moves   atomic.Int64 // addresses given out to those that moved
+	ended   atomic.Bool  // nothing is observed any more
+
+	mu     sync.Mutex
+	looked map[string]looked             // what was seen of each member last
+	rows   map[string][]fleet.Transition // what the edges' journals were seen to hold
+	wanted map[fleet.JobID]*fleet.Job    // as it was acknowledged last; nil: purged
+	faults int                           // that began
+	broke  []string                      // what the harness could not do
+}
+
+// Run plays the schedule. It must be called inside a bubble, and returns when all of the
+// cluster is gone. wall is the time outside of it. An error is the harness's own.
+func (p Play) Run(ctx context.Context, wall func() time.Duration) (Outcome, error) {
+	r := &run{
+		Play: p, s: p.Schedule, monitor: check.NewMonitor(p.Limits), wall: wall,
+		looked: map[string]looked{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
+	}
+	to := p.History
+	if to == nil {
+		to = io.Discard
+	}
+	time.Sleep(time.Until(epoch))
+	var err error
+	if r.hist, err = history.NewWriter(to, history.Header{
+		Name: p.Name, Seed: r.s.Seed, Clock: history.Virtual, Start: time.Now(), Repeat: p.Repeat,
+		Versions: map[string]string{"go": runtime.Version()},
+		Hubs:     r.s.Topology.Hubs, Edges: edgeNames(r.s.Topology), Schedule: r.s.String(), Limits: p.Limits,
+	}); err != nil {
+		return Outcome{}, err
+	}
+	began := wall()
+	err = r.play(ctx)
+	return r.outcome(wall()-began, err), errors.Join(err, r.hist.Flush())
+}
+
+func edgeNames(t schedule.Topology) []string {
+	out := make([]string, len(t.Edges))
+	for i, e := range t.Edges {
+		out[i] = e.Name
+	}
+	return out
+}
+
+// play starts the cluster, lets everything happen, waits until all is quiet, and judges.
+func (r *run) play(ctx context.Context) (err error) {
+	r.began = time.Now()
+	if r.c, err = Start(ctx, r.config()); err != nil {
+		return fmt.Errorf("start the cluster: %w", err)
+	}
+	defer func() {
+		r.ended.Store(true)
+		err = errors.Join(err, r.c.Close())
+	}()
+	for _, m := range r.members() {
+		r.see(check.Observation{Process: &check.Process{Name: m.name, Edge: m.edge, What: check.ProcessStart, Boot: m.boot}})
+	}
+	if err := r.awaitFleet(ctx); err != nil {
+		return err
+	}
+	r.began = time.Now() // times of the schedule count from here
+	looking, stop := context.WithCancel(ctx)
+	var watch errgroup.Group
+	watch.Go(func() error { r.watch(looking); return nil })
+	defer func() { stop(); err = errors.Join(err, watch.Wait()) }()
+	if err := r.happen(ctx); err != nil {
+		return err
+	}
+	r.settle(ctx)
+	return nil
+}
+
+// happen plays faults, jobs and clients side by side, until the schedule's length is over.
+func (r *run) happen(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, r.s.Length)
+	defer stop()
+	g, ctx := errgroup.WithContext(ctx)
+	for i, f := range r.s.Faults {
+		g.Go(func() error { return r.fault(ctx, i+1, f) })
+	}
+	for _, j := range r.s.Jobs {
+		g.Go(func() error { return r.job(ctx, j) })
+	}
+	r.clients(ctx, g)
+	g.Go(func() error { <-ctx.Done(); return nil })
+	return g.Wait()
+}
+
+// fault plays one fault. One that would last beyond the schedule's length is healed then.
+func (r *run) fault(ctx context.Context, id int, f schedule.Fault) error {
+	if f.Kind == schedule.Restore {
+		if !r.until(ctx, f.At-f.Kind.Fill(f.Params).Age) {
+			return nil
+		}
+		if err := r.keepCopy(f); err != nil {
+			return err
+		}
+	}
+	if !r.until(ctx, f.At) {
+		return nil
+	}
+	seen := check.Fault{ID: id, Kind: string(f.Kind), Targets: r.targets(f), Effects: injuries[f.Kind].effects}
+	r.see(check.Observation{Fault: &seen})
+	w, err := r.inflict(ctx, f)
+	if err == nil {
+		pause(ctx, f.For)
+		if w.heal != nil {
+			err = w.heal(context.WithoutCancel(ctx))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	end := seen
+	end.End, end.Hits = true, w.hits()
+	r.see(check.Observation{Fault: &end})
+	return nil
+}
+
+// targets are the names of those that a fault is on.
+func (r *run) targets(f schedule.Fault) []string {
+	return append(names(r.edgesOf(f)), hubNames(r.hubsOf(f))...)
+}
+
+func (r *run) config() Config {
+	cfg := Config{
+		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Raft: r.Raft, LogLevel: r.LogLevel,
+		EdgeCertValidity: certValidity,
+		Taps:             Taps{Applied: r.applied, Task: r.task, Refused: r.refused, Dial: r.dial},
+	}
+	for _, e := range r.s.Topology.Edges {
+		cfg.Edges = append(cfg.Edges, EdgeConfig{
+			Name: e.Name, Datacenter: cmp.Or(e.Datacenter, schedule.DefaultDatacenter), NodePool: e.Pool,
+			Meta: map[string]string{schedule.MetaSite: e.Site},
+			CPU:  cmp.Or(e.CPU, schedule.DefaultEdgeCPU), MemoryMB: cmp.Or(e.MemoryMB, schedule.DefaultEdgeMemoryMB),
+		})
+	}
+	return cfg
+}
+
+// certValidity is how long edges' certificates are valid: so short that they do expire.
+const certValidity = 3 * time.Minute
+
+// awaitFleet waits until all nodes are ready.
+func (r *run) awaitFleet(ctx context.Context) error {
+	for range 600 {
+		if why := r.unrest(); why == "" {
+			return nil
+		}
+		if !pause(ctx, time.Second) {
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("wait for the fleet: %s", r.unrest())
+}
+
+// elapsed is the run's own time.
+func (r *run) elapsed() time.Duration { return time.Since(r.began) }
+
+// until waits for a time of the run; false: the run is over.
+func (r *run) until(ctx context.Context, at time.Duration) bool { return pause(ctx, at-r.elapsed()) }
+
+// see has an observation judged and recorded.
+func (r *run) see(o check.Observation) {
+	if r.ended.Load() {
+		return
+	}
+	o.At = max(0, r.elapsed())
+	for _, v := range r.monitor.Observe(o) {
+		r.record(history.Record{Violation: &v})
+	}
+	r.record(history.Record{Observation: o})
+}
+
+func (r *run) record(rec history.Record) {
+	rec.At = max(0, r.elapsed())
+	if err := r.hist.Write(rec); err != nil {
+		r.complain("record: %v", err)
+	}
+}
+
+// complain notes what the harness could not do; the run is then void.
+func (r *run) complain(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broke = append(r.broke, fmt.Sprintf(format, args...))
+}
+
+func (r *run) process(name string, edge bool, what string, boot fleet.BootID) {
+	r.see(check.Observation{Process: &check.Process{Name: name, Edge: edge, What: what, Boot: boot}})
+}
+
+// random is the choice that a fault makes by itself: always the same for the same fault.
+func (r *run) random(f schedule.Fault) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, f.Kind, f.At, f.Targets)
+	return rand.New(rand.NewPCG(r.s.Seed, h.Sum64()))
+}
+
+func (r *run) edgesOf(f schedule.Fault) []*Edge {
+	var out []*Edge
+	for _, name := range r.s.Topology.EdgesOf(f) {
+		out = append(out, r.c.Edge(name))
+	}
+	return out
+}
+
+func (r *run) hubsOf(f schedule.Fault) []*Hub {
+	var out []*Hub
+	for _, name := range r.s.Topology.HubsOf(f) {
+		h := r.c.Hub(name)
+		if name == schedule.TargetLeader {
+			h = r.c.Leader()
+		}
+		if h != nil && !slices.Contains(out, h) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func names(edges []*Edge) []string {
+	out := make([]string, len(edges))
+	for i, e := range edges {
+		out[i] = e.Name
+	}
+	return out
+}
+
+func hubNames(hubs []*Hub) []string {
+	out := make([]string, len(hubs))
+	for i, h := range hubs {
+		out[i] = h.Name
+	}
+	return out
+}
+
+// pause lets d pass; false: ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// outcome sums the run up.
+func (r *run) outcome(wall time.Duration, err error) Outcome {
+	o := Outcome{Found: r.monitor.Violations(), Verdicts: r.monitor.Verdicts(), Reached: r.monitor.Reached()}
+	for _, v := range o.Verdicts {
+		r.record(history.Record{Verdict: &v})
+	}
+	end := history.End{Outcome: history.Pass, Wall: wall, Reasons: r.broke}
+	for b, n := range o.Reached {
+		r.record(history.Record{Sometimes: &history.Sometimes{Name: string(b), Count: n}})
+	}
+	switch {
+	case err != nil:
+		end.Outcome, end.Reasons = history.Broken, append(end.Reasons, err.Error())
+	case len(o.Found) > 0:
+		end.Outcome = history.Violated
+	case len(r.broke) > 0:
+		end.Outcome = history.Void
+	}
+	r.record(history.Record{End: &end})
+	o.Run = r.hist.Run()
+	return o
+}
+
+// Taps of the cluster.
+
+func (r *run) applied(name string, a hub.Applied) {
+	r.see(check.Observation{Applied: observe.Applied(name, a, r.monitor.Wants(a.Index))})
+}
+
+func (r *run) task(edge string, e sim.Event) {
+	id, ok := taskOf(e.ID)
+	if !ok {
+		return
+	}
+	what := map[string]string{
+		sim.Started: check.TaskStarted, sim.Exited: check.TaskExited, sim.Stopped: check.TaskStopped, sim.Vanished: check.TaskVanished,
+	}[e.What]
+	r.see(check.Observation{Task: &check.Task{
+		Edge: edge, Alloc: id.Alloc, Task: id.Task, What: what, Exit: e.Exit.Code, Fails: e.What != sim.Started && !e.Exit.Success(),
+	}})
+}
+
+func (r *run) refused(o check.Refused) { r.see(check.Observation{Refused: &o}) }
+
+func (r *run) dial(edge string) { r.see(check.Observation{Dial: &check.Dial{Edge: edge}}) }

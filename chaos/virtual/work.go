@@ -1,0 +1,211 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"skerry/chaos/check"
+	"skerry/chaos/operator"
+	"skerry/chaos/schedule"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// retryEvery is how soon a user tries again what did not work.
+const retryEvery = 2 * time.Second
+
+// callTimeout is how long a user waits for an answer.
+const callTimeout = 10 * time.Second
+
+// job does to a job what the schedule says, one thing after the other.
+func (r *run) job(ctx context.Context, j schedule.Job) error {
+	steps := []schedule.Step{{At: j.Start, Verb: schedule.Run, Job: j.ID}}
+	for _, s := range r.s.Steps {
+		if s.Job == j.ID {
+			steps = append(steps, s)
+		}
+	}
+	for _, s := range steps {
+		if !r.until(ctx, s.At) {
+			return nil
+		}
+		if err := r.step(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step carries one step out, at one hub after the other until it is acknowledged.
+func (r *run) step(ctx context.Context, s schedule.Step) error {
+	job, err := r.s.Wanted(s.Job, s.At)
+	if err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
+		h := r.c.Hubs[(n+int(s.At/time.Second))%len(r.c.Hubs)]
+		err := r.ask(ctx, h, s, job)
+		if err == nil {
+			break
+		}
+		var answer *operator.StatusError
+		if errors.As(err, &answer) && answer.Status == http.StatusNotFound && s.Verb != schedule.Run {
+			break // it was purged before; nothing is left to be done
+		}
+		if errors.As(err, &answer) && answer.Status < 500 && answer.Status != http.StatusTooManyRequests {
+			return fmt.Errorf("%s job %s: %w", s.Verb, s.Job, err)
+		}
+		if !pause(ctx, retryEvery) {
+			return nil
+		}
+	}
+	r.mu.Lock()
+	r.wanted[s.Job] = job
+	r.mu.Unlock()
+	known := &fleet.Job{ID: s.Job, Stop: true}
+	if job != nil {
+		known = job
+	}
+	r.see(check.Observation{Job: known})
+	return nil
+}
+
+func (r *run) ask(ctx context.Context, h *Hub, s schedule.Step, job *fleet.Job) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	switch s.Verb {
+	case schedule.Stop:
+		return h.Deregister(ctx, s.Job, false)
+	case schedule.Purge:
+		return h.Deregister(ctx, s.Job, true)
+	}
+	_, err := h.Register(ctx, job)
+	return err
+}
+
+// Clients of the linearizability checker, and the jobs that they fight over.
+const (
+	clientCount = 3
+	keyCount    = 2
+)
+
+// clients starts users who register and read small jobs of their own.
+func (r *run) clients(ctx context.Context, g *errgroup.Group) {
+	if r.s.Operations == 0 {
+		return
+	}
+	for i := range clientCount {
+		c := &client{
+			r: r, name: fmt.Sprintf("client-%d", i+1), rng: rand.New(rand.NewPCG(r.s.Seed, uint64(i))),
+			every: time.Minute * clientCount / time.Duration(r.s.Operations),
+		}
+		g.Go(func() error { c.run(ctx); return nil })
+	}
+}
+
+type client struct {
+	r     *run
+	name  string
+	rng   *rand.Rand
+	every time.Duration
+	tags  int
+	known map[fleet.JobID]fleet.Index // modify index that was read last
+}
+
+func (c *client) run(ctx context.Context) {
+	c.known = map[fleet.JobID]fleet.Index{}
+	for pause(ctx, time.Duration((0.5+c.rng.Float64())*float64(c.every))) {
+		o := c.operation(context.WithoutCancel(ctx))
+		if o.Does == check.OpRead && o.Outcome == check.OutcomeUnknown {
+			continue // it says nothing
+		}
+		c.r.see(check.Observation{Operation: &o})
+	}
+}
+
+// operation carries out one that is drawn.
+func (c *client) operation(ctx context.Context) check.Operation {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	h := c.r.c.Hubs[c.rng.IntN(len(c.r.c.Hubs))]
+	o := check.Operation{
+		Client: c.name, Job: fleet.JobID(fmt.Sprintf("key-%d", 1+c.rng.IntN(keyCount))), Call: c.r.elapsed(),
+	}
+	switch n := c.rng.IntN(10); {
+	case n < 5:
+		c.read(ctx, h, &o)
+	case n < 9:
+		c.register(ctx, h, &o, n == 8)
+	default:
+		o.Does = check.OpDeregister
+		path := fmt.Sprintf("/v1/job/%s", url.PathEscape(string(o.Job)))
+		var answer api.EvalAnswer
+		o.Outcome = outcomeOf(h.Call(ctx, http.MethodDelete, path, nil, &answer))
+		o.Modify = answer.JobModifyIndex
+	}
+	return o
+}
+
+func (c *client) read(ctx context.Context, h *Hub, o *check.Operation) {
+	o.Does = check.OpRead
+	var job fleet.Job
+	o.Outcome = outcomeOf(h.Call(ctx, http.MethodGet, "/v1/job/"+url.PathEscape(string(o.Job)), nil, &job))
+	o.Tag, o.Modify, o.Stopped = job.Meta["tag"], job.JobModifyIndex, job.Stop
+	if o.Outcome == check.OutcomeOK {
+		c.known[o.Job] = o.Modify
+	}
+}
+
+func (c *client) register(ctx context.Context, h *Hub, o *check.Operation, enforce bool) {
+	o.Does = check.OpRegister
+	c.tags++
+	o.Tag = fmt.Sprintf("%s-%d", c.name, c.tags)
+	job := keyJob(o.Job, o.Tag)
+	body := map[string]any{"Job": job}
+	if enforce {
+		o.Enforces, o.Check = true, c.known[o.Job]
+		body["EnforceIndex"], body["JobModifyIndex"] = true, o.Check
+	}
+	var answer api.EvalAnswer
+	o.Outcome = outcomeOf(h.Call(ctx, http.MethodPost, "/v1/jobs", body, &answer))
+	o.Modify = answer.JobModifyIndex
+}
+
+// keyJob is a job that places nothing; its tag is what a registration writes.
+func keyJob(id fleet.JobID, tag string) *fleet.Job {
+	job := &fleet.Job{
+		ID: id, Type: fleet.JobTypeService, Meta: map[string]string{"tag": tag},
+		TaskGroups: []fleet.TaskGroup{{Name: "none", Tasks: []fleet.Task{{Name: "none", Driver: "sim"}}}},
+	}
+	job.Defaults()
+	job.TaskGroups[0].Count = 0
+	return job
+}
+
+// outcomeOf is what a client knows after an answer, or after none.
+func outcomeOf(err error) string {
+	var answer *operator.StatusError
+	var dial *net.OpError
+	switch {
+	case err == nil:
+		return check.OutcomeOK
+	case errors.As(err, &answer) && answer.Status == http.StatusNotFound:
+		return check.OutcomeNotFound
+	case errors.As(err, &answer) && answer.Status == http.StatusConflict:
+		return check.OutcomeConflict
+	case errors.As(err, &answer) && slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden}, answer.Status):
+		return check.OutcomeRefused
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return check.OutcomeRefused
+	}
+	return check.OutcomeUnknown
+}
