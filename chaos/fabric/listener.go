@@ -103,7 +103,9 @@ func (l *Listener) Addr() net.Addr { return l.addr }
 // Dial opens a stream to an address such as "10.0.0.1:4646", or with a host's
 // name instead. It takes a round trip. Where nothing answers it tries again after
 // 1 s, 3 s, 7 s …, and gives up with the context or after 127 s; it is refused at
-// once where the way is cut so, and after a round trip where nobody listens.
+// once where the way is cut so, and after a round trip where nobody listens. After
+// a Crash it fails with ENETDOWN until the host has opened a port: what is left of
+// the former process reaches nobody.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	s, err := h.dial(ctx, addr)
 	if err != nil {
@@ -158,7 +160,9 @@ func (h *Host) attempt(addr string) (s *Stream, wait time.Duration, gone <-chan 
 	if n.closed {
 		return nil, 0, h.gone, net.ErrClosed
 	}
-	h.up = true
+	if !h.up {
+		return nil, 0, h.gone, syscall.ENETDOWN
+	}
 	dst, err := n.resolve(addr)
 	if err != nil {
 		return nil, 0, h.gone, err

@@ -239,15 +239,16 @@ func (c *PacketConn) arrive(now instant) {
 		d := c.flight.pop()
 		h.traffic.ReceivedPackets++
 		h.traffic.ReceivedBytes += len(d.data) + headers
-		if h.pause != nil {
+		charge := len(d.data) + bookkeeping
+		full := c.charged+charge > c.buffer
+		switch {
+		case h.pause != nil && full:
+			h.pause.count.Dropped++
+		case h.pause != nil:
 			h.pause.count.Held++
 		}
-		charge := len(d.data) + bookkeeping
-		if c.charged+charge > c.buffer {
+		if full {
 			h.traffic.Overflows++
-			if h.pause != nil {
-				h.pause.count.Dropped++
-			}
 			h.net.release(d.data)
 			continue
 		}

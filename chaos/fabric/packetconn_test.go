@@ -42,6 +42,9 @@ func TestPacketArrivesAfterTheLatency(t *testing.T) {
 func TestPacketConnErrors(t *testing.T) {
 	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		c := mustPacketConn(t, a, 9)
+		if _, yes := c.(syscall.Conn); yes {
+			t.Error("quic-go would send control messages")
+		}
 		_, err := a.ListenPacket(9)
 		mustFail(t, "listen twice", err, syscall.EADDRINUSE)
 		_, err = c.WriteTo(make([]byte, 70_000), c.LocalAddr())

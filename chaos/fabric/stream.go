@@ -100,6 +100,13 @@ func (n *Net) review() {
 
 func (s *Stream) over() bool { return s.closed || s.err != nil }
 
+// forget lets go of a stream that is over on both sides; mu is held.
+func (p *pair) forget() {
+	if n := p.ends[0].host.net; p.ends[0].over() && p.ends[1].over() {
+		n.pairs = slices.DeleteFunc(n.pairs, func(o *pair) bool { return o == p })
+	}
+}
+
 // away reports whether the host has left the address that the stream was made at.
 func (s *Stream) away() bool {
 	return s.public == 0 && s.host.nat == nil && !s.local.IP.Equal(s.host.ip.AsSlice())
@@ -140,6 +147,7 @@ func (s *Stream) fail(err error) {
 	s.out.drop()
 	s.leave()
 	s.notify()
+	s.pair.forget()
 }
 
 // leave gives the NAT's port back; mu is held.
@@ -275,6 +283,7 @@ func (s *Stream) hangUp(now instant) {
 	s.leave()
 	s.notify()
 	s.in.from.notify()
+	s.pair.forget()
 }
 
 // die ends this side without a word; mu is held.

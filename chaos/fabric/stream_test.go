@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -241,6 +242,29 @@ func TestCloseOfTheReader(t *testing.T) {
 	})
 }
 
+// TestWritesDoNotMix: who writes second waits for who is stuck in the middle.
+func TestWritesDoNotMix(t *testing.T) {
+	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+		c, s := mustStream(t, a, b)
+		const size = 300 << 10
+		var wg sync.WaitGroup
+		for _, letter := range []string{"x", "y", "z"} {
+			wg.Go(func() {
+				_, err := c.Write(bytes.Repeat([]byte(letter), size))
+				mustBeNil(t, err)
+			})
+			time.Sleep(time.Second)
+		}
+		got := make([]byte, 3*size)
+		_, err := io.ReadFull(s, got)
+		mustBeNil(t, err)
+		wg.Wait()
+		for i, letter := range []string{"x", "y", "z"} {
+			mustBe(t, letter, bytes.Count(got[i*size:(i+1)*size], []byte(letter)), size)
+		}
+	})
+}
+
 func TestHTTP(t *testing.T) {
 	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -280,5 +304,30 @@ func TestHTTP(t *testing.T) {
 		transport.CloseIdleConnections()
 		mustBeNil(t, server.Close())
 		wg.Wait()
+	})
+}
+
+// TestStreamsLeaveNothing: a run of a year opens millions of them.
+func TestStreamsLeaveNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+		heap := func() int {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return int(m.HeapAlloc)
+		}
+		l := mustListen(t, b, 80)
+		const streams = 5000
+		before := heap()
+		for range streams {
+			c := mustDial(t, a, "b:80")
+			s, err := l.Accept()
+			mustBeNil(t, err)
+			mustWrite(t, c, "x")
+			mustBeNil(t, errors.Join(c.Close(), s.Close()))
+		}
+		if grown := heap() - before; grown > streams*100 {
+			t.Errorf("%d streams have left %d bytes", streams, grown)
+		}
 	})
 }

@@ -11,6 +11,7 @@ type waiter struct {
 	timer *time.Timer
 
 	// Guarded by Net.mu.
+	waiting  int // goroutines in wait that were not done at once
 	asleep   bool
 	due      instant // what the timer is set to; never: it is off
 	deadline instant
@@ -23,34 +24,23 @@ func newWaiter(n *Net) waiter {
 }
 
 // wait calls step, which holds Net.mu, until it is done. In between it sleeps
-// until the instant that step gave, until the deadline, or until notify.
+// until the instant that step gave, until the deadline, or until notify. Who comes
+// later waits for those before, so that writes do not mix.
 func (w *waiter) wait(step func(now instant) (next instant, done bool)) {
 	w.net.mu.Lock()
-	_, done := step(w.net.now())
+	done := false
+	if w.waiting == 0 {
+		_, done = step(w.net.now())
+	}
+	if !done {
+		w.waiting++
+	}
 	w.net.mu.Unlock()
 	if done {
 		return
 	}
 	w.turn <- struct{}{}
-	defer func() { <-w.turn }()
-	for fired := false; ; {
-		w.net.mu.Lock()
-		if fired {
-			w.due = never
-		}
-		now := w.net.now()
-		next, done := step(now)
-		if done {
-			next = never
-		} else {
-			next = min(next, w.deadline)
-		}
-		w.asleep = !done
-		w.arm(now, next)
-		w.net.mu.Unlock()
-		if done {
-			return
-		}
+	for fired := false; !w.try(fired, step); {
 		select {
 		case <-w.wake:
 			fired = false
@@ -58,6 +48,27 @@ func (w *waiter) wait(step func(now instant) (next instant, done bool)) {
 			fired = true
 		}
 	}
+	<-w.turn
+}
+
+// try calls step and prepares for sleep where it is not done. fired: the timer is
+// off, because it has woken who calls.
+func (w *waiter) try(fired bool, step func(now instant) (next instant, done bool)) bool {
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	if fired {
+		w.due = never
+	}
+	now := w.net.now()
+	next, done := step(now)
+	if done {
+		w.waiting--
+		w.arm(now, never)
+	} else {
+		w.arm(now, min(next, w.deadline))
+	}
+	w.asleep = !done
+	return done
 }
 
 // arm sets the timer; Net.mu is held.
