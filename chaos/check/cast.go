@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -11,6 +12,7 @@ type cast struct {
 	names  map[fleet.NodeID]string
 	jobs   map[fleet.JobID]*jobFact
 	allocs map[fleet.AllocID]*allocFact
+	places map[string][]fleet.AllocID // allocations by place
 	// changed is when a job was last changed, registered or stopped.
 	changed time.Duration
 }
@@ -31,11 +33,15 @@ type allocFact struct {
 	seen    time.Duration // by any hub
 	// stale says that the hubs were put back since it was seen last.
 	stale bool
+	// ended says that its edge reported its end, system that its job runs on every
+	// node.
+	ended, system bool
 }
 
 func newCast() cast {
 	return cast{
 		names: map[fleet.NodeID]string{}, jobs: map[fleet.JobID]*jobFact{}, allocs: map[fleet.AllocID]*allocFact{},
+		places: map[string][]fleet.AllocID{},
 	}
 }
 
@@ -84,6 +90,7 @@ func (c *cast) alloc(a *fleet.Alloc, now time.Duration) {
 	if f == nil {
 		f = &allocFact{first: now}
 		c.allocs[a.ID] = f
+		c.places[place(a)] = append(c.places[place(a)], a.ID)
 	}
 	f.seen, f.stale = now, false
 	f.alloc = *a
@@ -93,8 +100,30 @@ func (c *cast) alloc(a *fleet.Alloc, now time.Duration) {
 	} else if j := c.jobs[a.JobID]; j != nil && (f.group == nil || j.job.Version == a.JobVersion) {
 		f.group = j.job.Group(a.TaskGroup)
 	}
+	if a.Job != nil {
+		f.system = runsEverywhere(a.Job)
+	} else if j := c.jobs[a.JobID]; j != nil {
+		f.system = runsEverywhere(j.job)
+	}
 	if a.ServerTerminal() && f.stopped == 0 {
 		f.stopped = max(now, 1)
+	}
+}
+
+func runsEverywhere(j *fleet.Job) bool {
+	return j.Type == fleet.JobTypeSystem || j.Type == fleet.JobTypeSysBatch
+}
+
+// rows takes what edges report of their allocations' ends.
+func (c *cast) rows(batches []Batch) {
+	for i := range batches {
+		for k := range batches[i].Rows {
+			row := &batches[i].Rows[k]
+			f := c.allocs[row.Alloc]
+			if f != nil && batches[i].Code == "" && (row.ClientStatus == fleet.ClientComplete || row.ClientStatus == fleet.ClientFailed) {
+				f.ended = true
+			}
+		}
 	}
 }
 
@@ -112,7 +141,19 @@ const keptAllocs = time.Hour
 func (c *cast) forget(now time.Duration) {
 	for id, f := range c.allocs {
 		if now-f.seen > keptAllocs && f.alloc.Terminal() {
-			delete(c.allocs, id)
+			c.drop(id, f)
 		}
 	}
 }
+
+func (c *cast) drop(id fleet.AllocID, f *allocFact) {
+	delete(c.allocs, id)
+	at := place(&f.alloc)
+	c.places[at] = slices.DeleteFunc(c.places[at], func(other fleet.AllocID) bool { return other == id })
+	if len(c.places[at]) == 0 {
+		delete(c.places, at)
+	}
+}
+
+// place names what one allocation alone may hold.
+func place(a *fleet.Alloc) string { return a.Namespace + "/" + a.Name }

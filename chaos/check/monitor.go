@@ -28,14 +28,16 @@ type Limits struct {
 	Runner time.Duration
 	// Refusal bounds how long after a refusal was committed its edge is told. 0: 10 s.
 	Refusal time.Duration
+	// TTL is the least time that an edge is given between two beats. 0: 10 s.
+	TTL time.Duration
 	// Slack is the resolution of what is observed: two polls, and what an answer
 	// takes. 0: 3 s.
 	Slack time.Duration
 	// JournalBytes is the edges' bound of unacknowledged rows. 0: 64 MiB.
 	JournalBytes int64
-	// Linearize bounds the search for a linearization of one job's operations, in
-	// wall time. 0: 10 s.
-	Linearize time.Duration
+	// Linearize bounds the search for a linearization of a piece of one job's history,
+	// in steps. 0: 2,000,000.
+	Linearize int
 	// Growth is how much more than at first may be in use at the end, as a factor, and
 	// the rest what may come on top of it whatever was there. 0: 1.5, 40 goroutines,
 	// 96 MiB of heap, 16 files.
@@ -49,8 +51,8 @@ func (l Limits) withDefaults() Limits {
 	return Limits{
 		Heal: or(l.Heal, 4*time.Minute), Ready: or(l.Ready, 2*time.Minute), Evaluate: or(l.Evaluate, time.Minute),
 		Deliver: or(l.Deliver, time.Minute), Start: or(l.Start, 10*time.Second), Runner: or(l.Runner, 15*time.Second),
-		Refusal: or(l.Refusal, 10*time.Second), Slack: or(l.Slack, 3*time.Second),
-		JournalBytes: or(l.JournalBytes, 64<<20), Linearize: or(l.Linearize, 10*time.Second),
+		Refusal: or(l.Refusal, 10*time.Second), TTL: or(l.TTL, 10*time.Second), Slack: or(l.Slack, 3*time.Second),
+		JournalBytes: or(l.JournalBytes, 64<<20), Linearize: or(l.Linearize, 2_000_000),
 		Growth: or(l.Growth, 1.5), Goroutines: or(l.Goroutines, 40), HeapBytes: or(l.HeapBytes, 96<<20), Files: or(l.Files, 16),
 	}
 }
@@ -88,7 +90,10 @@ const tickEvery = time.Second
 // NewMonitor makes a Monitor of a run that begins.
 func NewMonitor(limits Limits) *Monitor {
 	s := newScene(limits.withDefaults())
-	return &Monitor{scene: s, taps: []tap{newNodes(), newReplicas(), newDelivery()}}
+	return &Monitor{scene: s, taps: []tap{
+		newNodes(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
+		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(),
+	}}
 }
 
 // Observe takes what was seen and returns the violations that it shows.
@@ -173,6 +178,7 @@ type Verdict struct {
 	Invariant Invariant
 	Judged    uint64 // how often it was looked at; 0: the run says nothing of it
 	Broken    uint64
+	Undecided uint64 // looks that came to nothing: they are no pass
 }
 
 // Verdicts has every invariant, by number.
@@ -181,7 +187,7 @@ func (m *Monitor) Verdicts() []Verdict {
 	defer m.mu.Unlock()
 	var vs []Verdict
 	for _, i := range All() {
-		vs = append(vs, Verdict{i, m.scene.judged[i], m.scene.broken[i]})
+		vs = append(vs, Verdict{i, m.scene.judged[i], m.scene.broken[i], m.scene.undecided[i]})
 	}
 	return vs
 }

@@ -19,18 +19,21 @@ type scene struct {
 	told    fleet.Index // newest entry whose effects are known
 	weather weather
 	fleet   cast
+	truth   *machines
 	tally   tally
 	taken   []taken // rows that the observation applied for the first time
 
 	found  []Violation
 	broken map[Invariant]uint64
 	judged map[Invariant]uint64
+	// undecided counts looks that came to nothing.
+	undecided map[Invariant]uint64
 }
 
 func newScene(limits Limits) *scene {
 	return &scene{
-		limits: limits, weather: newWeather(), fleet: newCast(), tally: tally{},
-		broken: map[Invariant]uint64{}, judged: map[Invariant]uint64{},
+		limits: limits, weather: newWeather(), fleet: newCast(), truth: newMachines(), tally: tally{},
+		broken: map[Invariant]uint64{}, judged: map[Invariant]uint64{}, undecided: map[Invariant]uint64{},
 	}
 }
 
@@ -60,6 +63,7 @@ func (s *scene) learn(o *Observation) {
 	case o.Job != nil:
 		s.fleet.job(o.Job, s.now)
 	}
+	s.truth.learn(s, o)
 }
 
 // entry takes over an entry's effects, of the hub that tells of them first.
@@ -76,6 +80,7 @@ func (s *scene) entry(o *Observation) {
 	}
 	s.told = o.Applied.Index
 	s.fleet.plan(o.Applied.Effects, s.now)
+	s.fleet.rows(o.Applied.Effects.Batches)
 }
 
 // forget lets go of what no tap will ask for again.

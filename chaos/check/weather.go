@@ -113,6 +113,20 @@ func (w *weather) since(now, then time.Duration, who string, effects ...Effect) 
 	return ok && at >= then
 }
 
+// at reports whether who was under one of these effects at some time of late: the
+// last fault of each is remembered.
+func (w *weather) at(who string, then time.Duration, effects ...Effect) bool {
+	for _, target := range []string{who, everyone} {
+		for _, e := range effects {
+			began, was := w.begun[target][e]
+			if ended, over := w.ended[target][e]; was && began <= then && (!over || ended < began || then <= ended) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // disturbing are the effects that keep a fleet from settling. A wall clock that is
 // wrong must not.
 var disturbing = []Effect{Severs, Impairs, Halts, Reboots, Damages, Chokes, Rewinds, Clones, EndsTasks}

@@ -1,0 +1,96 @@
+package check
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// boots sees that what ran on a machine when it went down runs again soon after its
+// agent is back, link or not.
+type boots struct{ due []back }
+
+// back is a task that shall be back.
+type back struct {
+	m     *machine
+	key   TaskKey
+	since time.Duration // when its agent started
+}
+
+func newBoots() *boots { return &boots{} }
+
+func (t *boots) see(s *scene, o *Observation) {
+	switch {
+	case o.Process != nil && o.Process.Edge && o.Process.What == ProcessStart:
+		m := s.truth.of(o.Process.Name)
+		for key, truth := range m.tasks {
+			if truth.live == 0 && truth.what == TaskVanished {
+				t.due = append(t.due, back{m, key, s.now})
+			}
+		}
+	case o.Process != nil && o.Process.Edge:
+		t.drop(o.Process.Name)
+	case o.Task != nil && o.Task.What == TaskStarted:
+		t.started(s, o.Task)
+	}
+}
+
+// drop forgets what an agent owes that has ended: the next one owes it.
+func (t *boots) drop(name string) {
+	left := t.due[:0]
+	for _, b := range t.due {
+		if b.m.name != name {
+			left = append(left, b)
+		}
+	}
+	t.due = left
+}
+
+func (t *boots) started(s *scene, e *Task) {
+	for i, b := range t.due {
+		if b.m.name == e.Edge && b.key == (TaskKey{e.Alloc, e.Task}) {
+			s.judge(RebootBringsBack)
+			if s.weather.during(e.Edge, Severs) {
+				s.reach(BranchBootedAway)
+			}
+			t.due = append(t.due[:i], t.due[i+1:]...)
+			return
+		}
+	}
+}
+
+func (t *boots) tick(s *scene) {
+	left := t.due[:0]
+	for _, b := range t.due {
+		if s.now-b.since <= s.limits.Start+s.limits.Slack {
+			left = append(left, b)
+			continue
+		}
+		truth := b.m.tasks[b.key]
+		if truth == nil || truth.live > 0 || truth.what != TaskVanished {
+			continue
+		}
+		truth.what = "" // judged once
+		s.judge(RebootBringsBack)
+		if t.excused(s, b) {
+			continue
+		}
+		s.broke(RebootBringsBack, b.m.name, "task %s ran when the machine went down at %s, and does not run %s after its agent's start",
+			b.key, truth.since, s.now-b.since)
+	}
+	t.due = left
+}
+
+func (t *boots) excused(s *scene, b back) bool {
+	f := s.fleet.allocs[b.key.Alloc]
+	if f == nil || f.stopped > 0 && f.stopped <= b.m.heard(s) || f.alloc.ClientStatus == fleet.ClientFailed {
+		return true
+	}
+	if after, limited := f.stopAfter(); limited && b.m.alone(s.now) >= after-s.limits.Start-2*s.limits.Slack {
+		return true
+	}
+	return s.weather.since(s.now, b.since-s.limits.Heal, b.m.name, Damages, Clones) ||
+		s.weather.since(s.now, b.since, b.m.name, Halts, Chokes, EndsTasks)
+}
+
+func (t *boots) end(*scene, *Picture) {}

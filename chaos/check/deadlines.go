@@ -1,0 +1,46 @@
+package check
+
+import "time"
+
+// deadlines judges that no edge's silence is taken for an absence before it has
+// lasted for as long as an edge may be silent.
+type deadlines struct{}
+
+func newDeadlines() *deadlines { return &deadlines{} }
+
+// hubsAlone is for how long after hubs could not reach each other an edge's answers
+// may have come from one that nobody heard.
+const hubsAlone = 2 * time.Minute
+
+func (t *deadlines) see(s *scene, o *Observation) {
+	if o.Applied == nil || o.Applied.Effects == nil {
+		return
+	}
+	for _, moved := range o.Applied.Effects.Moved {
+		m := s.truth.by[s.fleet.name(moved.Node)]
+		if m == nil || !m.beaten || t.excused(s, m.name) {
+			continue
+		}
+		s.judge(TrustedTime)
+		if silent := s.now - m.beat; silent < s.limits.TTL-s.limits.Slack {
+			s.broke(TrustedTime, m.name, "entry %d makes the node %s %s after its last answered beat: an edge may be silent for %s",
+				o.Applied.Index, moved.Status, silent, s.limits.TTL)
+		}
+	}
+}
+
+func (t *deadlines) excused(s *scene, edge string) bool {
+	then := s.now - hubsAlone
+	if s.weather.since(s.now, then, edge, Severs, Impairs, Clones) {
+		return true
+	}
+	for hub := range s.weather.hubs {
+		if s.weather.since(s.now, then, hub, Severs, Impairs, Chokes) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *deadlines) tick(*scene)          {}
+func (t *deadlines) end(*scene, *Picture) {}

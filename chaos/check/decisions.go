@@ -1,0 +1,289 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// decisions judges what plans and evaluations come to: nobody is replaced or
+// settled twice for one disconnect, nothing is evaluated before a replay is over,
+// no node is over-committed, nothing is given up before its window is over.
+type decisions struct {
+	status  map[fleet.AllocID]*conclusion
+	replays map[fleet.NodeID]bool // nodes whose history comes in
+	told    map[string]bool
+}
+
+// conclusion is what hubs last concluded about an allocation.
+type conclusion struct {
+	client  string
+	states  int
+	unknown time.Duration // since when it is unknown
+	due     bool          // back, and not settled
+	seen    time.Duration
+}
+
+func newDecisions() *decisions {
+	return &decisions{status: map[fleet.AllocID]*conclusion{}, replays: map[fleet.NodeID]bool{}, told: map[string]bool{}}
+}
+
+func (t *decisions) see(s *scene, o *Observation) {
+	switch {
+	case o.Applied != nil && o.Applied.Effects != nil:
+		t.entry(s, o.Applied)
+	case o.Hub != nil:
+		t.allocs(s, o.Hub.Allocs)
+		for _, v := range Committed(o.Hub.Name, o.Hub.Nodes, o.Hub.Allocs) {
+			t.once(s, v.Invariant, o.Hub.Name, nil, v.Message)
+		}
+		s.judge(NoOvercommit)
+	case o.Fault.rewinds():
+		clear(t.status)
+		clear(t.replays)
+		clear(t.told)
+	}
+}
+
+// keptTold bounds how many violations are remembered as told.
+const keptTold = 1000
+
+// once notes a violation that every look shows again.
+func (t *decisions) once(s *scene, i Invariant, where string, evidence []string, message string) {
+	key := i.Slug() + where + message
+	if t.told[key] {
+		return
+	}
+	if len(t.told) > keptTold {
+		clear(t.told)
+	}
+	t.told[key] = true
+	s.shown(i, where, evidence, "%s", message)
+}
+
+func (t *decisions) entry(s *scene, a *Applied) {
+	e := a.Effects
+	t.evaluations(s, a)
+	if e.Opened != nil {
+		t.replays[e.Opened.Node] = e.Opened.Status == fleet.NodeInitializing
+	}
+	for _, b := range e.Batches {
+		if b.Code == "" {
+			t.replays[b.Node] = b.Status == fleet.NodeInitializing
+		}
+	}
+	for _, m := range e.Moved {
+		t.replays[m.Node] = false
+		if m.Status == fleet.NodeDown {
+			s.reach(BranchDown)
+		} else {
+			s.reach(BranchDisconnected)
+		}
+	}
+	for _, l := range e.Loads {
+		s.judge(NoOvercommit)
+		if dim := l.Used.Exceeds(l.Free); dim != "" {
+			s.broke(NoOvercommit, l.Name, "entry %d over-commits it in %s: %+v of %+v", a.Index, dim, l.Used, l.Free)
+		}
+	}
+	t.allocs(s, e.Allocs)
+}
+
+// evaluations judges what an entry's rows were a reason for.
+func (t *decisions) evaluations(s *scene, a *Applied) {
+	e := a.Effects
+	if len(e.Batches) == 0 && e.Opened == nil {
+		return
+	}
+	final := finalStatuses(s, e)
+	seen := map[fleet.JobID]fleet.EvalID{}
+	for _, eval := range e.Evals {
+		s.judge(FinalState)
+		name := s.fleet.name(eval.NodeID)
+		if other, twice := seen[eval.JobID]; twice {
+			s.broke(FinalState, name, "entry %d makes evaluations %s and %s of one job, %s", a.Index, fleet.Short(other), fleet.Short(eval.ID), eval.JobID)
+		}
+		seen[eval.JobID] = eval.ID
+		switch {
+		case stillReplays(e, eval.NodeID):
+			s.broke(FinalState, name, "entry %d makes an evaluation of job %s (%s) while the node's history is still coming in",
+				a.Index, eval.JobID, eval.TriggeredBy)
+		case eval.TriggeredBy == fleet.TriggerRetryFailedAlloc && final != nil && !final[eval.JobID]:
+			s.broke(FinalState, name, "entry %d evaluates job %s for an allocation that failed: after the entry none of its rows is of one that ended",
+				a.Index, eval.JobID)
+		}
+	}
+}
+
+// stillReplays reports whether an entry leaves a node initializing that it brings
+// rows of, or a session.
+func stillReplays(e *Effects, id fleet.NodeID) bool {
+	if e.Opened != nil && e.Opened.Node == id {
+		return e.Opened.Status == fleet.NodeInitializing
+	}
+	return slices.ContainsFunc(e.Batches, func(b Batch) bool {
+		return b.Node == id && b.Code == "" && b.Status == fleet.NodeInitializing
+	})
+}
+
+// finalStatuses says of which jobs an entry's rows leave an allocation ended; nil:
+// not all of their allocations' jobs are known.
+func finalStatuses(s *scene, e *Effects) map[fleet.JobID]bool {
+	last := map[fleet.AllocID]string{}
+	for _, b := range e.Batches {
+		for _, row := range b.Rows {
+			if row.Alloc != "" && row.ClientStatus != "" && b.Code == "" {
+				last[row.Alloc] = row.ClientStatus
+			}
+		}
+	}
+	jobs := map[fleet.JobID]bool{}
+	for id, status := range last {
+		f := s.fleet.allocs[id]
+		if f == nil {
+			return nil
+		}
+		if status == fleet.ClientFailed || status == fleet.ClientComplete {
+			jobs[f.alloc.JobID] = true
+		}
+	}
+	return jobs
+}
+
+// allocs judges allocations as a plan or a hub has them.
+func (t *decisions) allocs(s *scene, allocs []fleet.Alloc) {
+	for i := range allocs {
+		t.alloc(s, &allocs[i])
+	}
+	t.slots(s, allocs)
+}
+
+func (t *decisions) alloc(s *scene, a *fleet.Alloc) {
+	c := t.status[a.ID]
+	if c == nil {
+		c = &conclusion{}
+		t.status[a.ID] = c
+	}
+	c.seen = s.now
+	if len(a.AllocStates) < c.states {
+		return // an older picture
+	}
+	if len(a.AllocStates) > c.states {
+		s.judge(OncePerDisconnect)
+		for i := max(1, c.states); i < len(a.AllocStates); i++ {
+			if before, next := a.AllocStates[i-1].Value, a.AllocStates[i].Value; before == next {
+				t.once(s, OncePerDisconnect, a.Name, []string{states(a)},
+					fmt.Sprintf("allocation %s is concluded to be %s twice in a row", fleet.Short(a.ID), next))
+			}
+		}
+	}
+	grew := len(a.AllocStates) > c.states
+	switch {
+	case a.ClientStatus == fleet.ClientUnknown && (c.client != fleet.ClientUnknown || grew):
+		c.unknown = s.now
+		s.reach(BranchUnknown)
+	case a.ClientStatus == fleet.ClientLost && c.client == fleet.ClientUnknown:
+		t.givenUp(s, a, c)
+	}
+	due := a.NeedsToReconnect()
+	if c.due && !due && a.ClientStatus != fleet.ClientLost {
+		t.settled(s, a)
+	}
+	c.client, c.states, c.due = a.ClientStatus, len(a.AllocStates), due
+}
+
+func states(a *fleet.Alloc) string {
+	var parts []string
+	for _, st := range a.AllocStates {
+		parts = append(parts, fmt.Sprintf("%s at %s", st.Value, st.Time.Format(time.TimeOnly)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// givenUp judges that an allocation's window was over.
+func (t *decisions) givenUp(s *scene, a *fleet.Alloc, c *conclusion) {
+	s.reach(BranchLostAfterWindow)
+	f := s.fleet.allocs[a.ID]
+	if f == nil || f.group == nil || f.group.Disconnect == nil || f.group.Disconnect.LostAfter == nil {
+		return
+	}
+	s.judge(TrustedTime)
+	if window := *f.group.Disconnect.LostAfter; s.now-c.unknown < window-s.limits.Slack {
+		s.broke(TrustedTime, a.Name, "allocation %s was given up %s after it went out of sight: lost_after is %s",
+			fleet.Short(a.ID), s.now-c.unknown, window)
+	}
+}
+
+// settled notes how a return was settled.
+func (t *decisions) settled(s *scene, a *fleet.Alloc) {
+	replaced := false
+	for _, f := range s.fleet.allocs {
+		replaced = replaced || f.alloc.PreviousAllocation == a.ID
+	}
+	switch {
+	case replaced && a.ServerTerminal():
+		s.reach(BranchKeptReplacement)
+	case replaced:
+		s.reach(BranchKeptOriginal)
+	}
+}
+
+// slots judges that no place of a job is taken twice, but for one that is out of
+// sight or has not been settled yet.
+func (t *decisions) slots(s *scene, allocs []fleet.Alloc) {
+	looked := map[string]bool{}
+	for i := range allocs {
+		at := place(&allocs[i])
+		if looked[at] || len(s.fleet.places[at]) < 2 {
+			continue
+		}
+		looked[at] = true
+		s.judge(OncePerDisconnect)
+		t.slot(s, allocs[i].Name, s.fleet.places[at])
+	}
+}
+
+func (t *decisions) slot(s *scene, name string, ids []fleet.AllocID) {
+	var holders, evidence []string
+	replaced := map[fleet.AllocID]int{}
+	for _, id := range ids {
+		f := s.fleet.allocs[id]
+		if f.stale || f.system || !f.live() {
+			continue
+		}
+		a := &f.alloc
+		evidence = append(evidence, fmt.Sprintf("%s on %s: %s, %s, replaces %q", fleet.Short(id), s.fleet.name(a.NodeID),
+			a.ClientStatus, a.DesiredStatus, fleet.Short(a.PreviousAllocation)))
+		if a.PreviousAllocation != "" {
+			replaced[a.PreviousAllocation]++
+		}
+		if a.ClientStatus != fleet.ClientUnknown && !a.NeedsToReconnect() {
+			holders = append(holders, fleet.Short(id))
+		}
+	}
+	for _, previous := range sorted(replaced) {
+		if n := replaced[previous]; n > 1 {
+			t.once(s, OncePerDisconnect, name, evidence, fmt.Sprintf("allocation %s is replaced by %d at once", fleet.Short(previous), n))
+		}
+	}
+	if len(holders) > 1 {
+		t.once(s, OncePerDisconnect, name, evidence, strings.Join(holders, " and ")+" have one place")
+	}
+}
+
+// live reports whether an allocation neither ended nor is to end, as far as any
+// hub or its edge has said.
+func (f *allocFact) live() bool { return !f.alloc.Terminal() && !f.ended }
+
+func (t *decisions) tick(s *scene) {
+	for id, c := range t.status {
+		if s.now-c.seen > keptAllocs {
+			delete(t.status, id)
+		}
+	}
+}
+
+func (t *decisions) end(*scene, *Picture) {}

@@ -1,0 +1,208 @@
+package check
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+
+	"skerry/fleet"
+)
+
+// Linearization is what a search for a linearization came to.
+type Linearization string
+
+const (
+	Legal     Linearization = "legal"
+	Illegal   Linearization = "illegal"
+	Undecided Linearization = "undecided" // the search was given up
+)
+
+// jobState is a job as clients can tell it: the sequential specification's state.
+type jobState struct {
+	exists, stopped bool
+	tag             string
+	// modify is the job modify index where exact, else a lower bound of it.
+	modify fleet.Index
+	exact  bool
+}
+
+// model is the sequential specification of one job that begins as first. Each step
+// costs one of budget; without any left nothing is legal, and the search ends. (A
+// bound in wall time would neither repeat, nor pass in a bubble of virtual time.)
+type model struct {
+	first  jobState
+	budget int
+}
+
+func (m *model) porcupine() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return m.first },
+		Step: func(state, input, _ any) (bool, any) {
+			if m.budget--; m.budget < 0 {
+				return false, state
+			}
+			legal, next := state.(jobState).step(input.(*Operation))
+			return legal, next
+		},
+	}
+}
+
+// step says whether an operation may have had its outcome in this state, and what
+// the state is after it.
+func (s jobState) step(op *Operation) (bool, jobState) {
+	switch op.Does {
+	case OpRead:
+		return s.read(op)
+	case OpRegister:
+		return s.register(op)
+	}
+	return s.deregister(op)
+}
+
+func (s jobState) read(op *Operation) (bool, jobState) {
+	if op.Outcome == OutcomeNotFound {
+		return !s.exists, s
+	}
+	if !s.exists || s.tag != op.Tag || s.stopped != op.Stopped {
+		return false, s
+	}
+	switch {
+	case op.Modify == 0:
+	case s.exact && op.Modify != s.modify, !s.exact && op.Modify <= s.modify:
+		return false, s
+	default:
+		s.modify, s.exact = op.Modify, true
+	}
+	return true, s
+}
+
+// register is a write of a tag. Where its outcome is not known it has its effect,
+// if it may: one that never took place may stand at the end.
+func (s jobState) register(op *Operation) (bool, jobState) {
+	if op.Enforces {
+		match := !s.exists
+		if op.Check != 0 {
+			match = s.exists && (s.exact && s.modify == op.Check || !s.exact && op.Check > s.modify)
+		}
+		certain := op.Check == 0 || !s.exists || s.exact
+		switch {
+		case op.Outcome == OutcomeConflict:
+			return !match || !certain, s
+		case !match:
+			return op.Outcome == OutcomeUnknown, s
+		}
+	} else if op.Outcome == OutcomeConflict {
+		return false, s
+	}
+	if op.Modify != 0 && op.Modify <= s.modify {
+		return false, s // entries only grow
+	}
+	if s.exists && !s.stopped && s.tag == op.Tag {
+		return true, s // nothing changed
+	}
+	return true, s.written(op, jobState{exists: true, tag: op.Tag})
+}
+
+// written is the state after a change of it by op.
+func (s jobState) written(op *Operation, next jobState) jobState {
+	next.modify, next.exact = s.modify, false
+	if op.Outcome == OutcomeOK && op.Modify != 0 {
+		next.modify, next.exact = op.Modify, true
+	}
+	return next
+}
+
+func (s jobState) deregister(op *Operation) (bool, jobState) {
+	switch {
+	case op.Outcome == OutcomeNotFound:
+		return !s.exists, s
+	case !s.exists:
+		return op.Outcome == OutcomeUnknown, s
+	case op.Modify != 0 && op.Modify <= s.modify:
+		return false, s
+	case op.Does == OpPurge:
+		return true, s.written(op, jobState{})
+	}
+	next := s
+	next.stopped = true
+	return true, s.written(op, next)
+}
+
+// Linearize searches for a linearization of the operations of one job, none of
+// which took place before. Each step of the search costs one of budget.
+func Linearize(ops []Operation, returned []int64, budget int) Linearization {
+	return linearize(jobState{}, ops, returned, budget)
+}
+
+func linearize(first jobState, ops []Operation, returned []int64, budget int) Linearization {
+	m := &model{first: first, budget: budget}
+	history := make([]porcupine.Operation, 0, len(ops))
+	for i := range ops {
+		op := &ops[i]
+		end := returned[i]
+		switch {
+		case op.Outcome == OutcomeRefused, op.Outcome == OutcomeUnknown && op.Does == OpRead:
+			continue // without an effect, and without a word of the state
+		case op.Outcome == OutcomeUnknown:
+			end = math.MaxInt64
+		}
+		history = append(history, porcupine.Operation{Input: op, Call: int64(op.Call), Return: end})
+	}
+	switch legal := porcupine.CheckOperations(m.porcupine(), history); {
+	case m.budget < 0:
+		return Undecided
+	case legal:
+		return Legal
+	}
+	return Illegal
+}
+
+// firstIllegal is how many of the operations, by their return, are legal: the next
+// one is the first that nothing explains.
+func firstIllegal(first jobState, ops []Operation, returned []int64, budget int) int {
+	low, high := 0, len(ops) // ops[:low] are legal, ops[:high] not
+	for high-low > 1 {
+		middle := (low + high) / 2
+		part, ends := upTo(ops, returned, middle)
+		if linearize(first, part, ends, budget) == Illegal {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return low
+}
+
+// upTo is the history as it was known when the n-th operation had returned: what
+// was under way then had no outcome yet.
+func upTo(ops []Operation, returned []int64, n int) ([]Operation, []int64) {
+	part, ends := slices.Clone(ops[:n]), slices.Clone(returned[:n])
+	for i := n; i < len(ops); i++ {
+		if n > 0 && int64(ops[i].Call) <= returned[n-1] && ops[i].Outcome != OutcomeNotFound && ops[i].Outcome != OutcomeConflict {
+			op := ops[i]
+			op.Outcome, op.Modify = OutcomeUnknown, 0
+			part, ends = append(part, op), append(ends, returned[i])
+		}
+	}
+	return part, ends
+}
+
+func (op *Operation) describe(returned int64) string {
+	line := fmt.Sprintf("%s to %s, client %s: %s", op.Call, durationOf(returned), op.Client, op.Does)
+	if op.Tag != "" {
+		line += fmt.Sprintf(" %q", op.Tag)
+	}
+	if op.Enforces {
+		line += fmt.Sprintf(" if at %d", op.Check)
+	}
+	line += ": " + op.Outcome
+	if op.Modify != 0 {
+		line += fmt.Sprintf(", at %d", op.Modify)
+	}
+	if op.Stopped {
+		line += ", stopped"
+	}
+	return line
+}

@@ -1,0 +1,166 @@
+package check
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// machine is an edge's machine and what really runs on it: the truth, beside which
+// every record is only somebody's word.
+type machine struct {
+	name string
+	node fleet.NodeID
+	// agent is since when its agent runs, -1: it does not.
+	agent time.Duration
+	// on is for how long the machine has run in all, up to counted.
+	on      time.Duration
+	counted time.Duration
+	off     bool
+	boots   int
+	tasks   map[TaskKey]*taskTruth
+
+	connected time.Duration // since when, as its agent says; -1: it is not
+	linked    time.Duration // when it was last known to have a session
+	session   uint64
+	// beat is when it last had an answer, and beatOn for how long the machine had run
+	// by then; ok is false before the first.
+	beat, beatOn time.Duration
+	beaten       bool
+	kills        int // unclean ends of its agent since the last beat
+}
+
+// taskTruth is a task as it really is.
+type taskTruth struct {
+	live  int           // processes of it
+	since time.Duration // of its last change
+	what  string        // its last change
+}
+
+// machines is the truth of all edges. It is fed before the taps that ask it.
+type machines struct{ by map[string]*machine }
+
+func newMachines() *machines { return &machines{by: map[string]*machine{}} }
+
+func (t *machines) of(name string) *machine {
+	m := t.by[name]
+	if m == nil {
+		m = &machine{name: name, agent: -1, connected: -1, tasks: map[TaskKey]*taskTruth{}}
+		t.by[name] = m
+	}
+	return m
+}
+
+// learn takes what an observation tells of machines.
+func (t *machines) learn(s *scene, o *Observation) {
+	switch {
+	case o.Process != nil && o.Process.Edge:
+		t.of(o.Process.Name).process(s, o.Process)
+	case o.Task != nil:
+		t.of(o.Task.Edge).task(s.now, o.Task)
+	case o.Edge != nil:
+		t.of(o.Edge.Name).look(s, o.Edge)
+	case o.Applied != nil && o.Applied.Effects != nil && o.Applied.Effects.Opened != nil:
+		for _, m := range t.by {
+			if m.node == o.Applied.Effects.Opened.Node {
+				m.linked = s.now
+			}
+		}
+	}
+}
+
+func (m *machine) process(s *scene, p *Process) {
+	m.count(s.now)
+	if p.What == ProcessStart {
+		if m.off {
+			m.boots++
+		}
+		m.agent, m.off, m.connected = s.now, false, -1
+		return
+	}
+	if m.agent >= 0 && p.What != ProcessStop {
+		m.kills++
+	}
+	m.agent, m.connected = -1, -1
+	if p.What == ProcessReboot || p.What == ProcessPowerCut {
+		m.off = true
+		for _, task := range m.tasks {
+			if task.live > 0 {
+				task.live, task.since, task.what = 0, s.now, TaskVanished
+			}
+		}
+	}
+}
+
+// count adds up for how long the machine has run.
+func (m *machine) count(now time.Duration) {
+	if !m.off {
+		m.on += now - m.counted
+	}
+	m.counted = now
+}
+
+func (m *machine) task(now time.Duration, t *Task) {
+	key := TaskKey{t.Alloc, t.Task}
+	truth := m.tasks[key]
+	if truth == nil {
+		truth = &taskTruth{}
+		m.tasks[key] = truth
+	}
+	if t.What == TaskStarted {
+		truth.live++
+	} else {
+		truth.live = max(0, truth.live-1)
+	}
+	truth.since, truth.what = now, t.What
+	if len(m.tasks) > keptTasks {
+		m.prune(now)
+	}
+}
+
+// keptTasks is how many tasks of a machine are remembered before those go that
+// ended long ago.
+const keptTasks = 500
+
+func (m *machine) prune(now time.Duration) {
+	for key, t := range m.tasks {
+		if t.live == 0 && now-t.since > keptAllocs {
+			delete(m.tasks, key)
+		}
+	}
+}
+
+// look takes what its agent says of the link. That a beat was answered is believed
+// only where an answer could get through.
+func (m *machine) look(s *scene, e *Edge) {
+	m.count(s.now)
+	if e.NodeID != "" {
+		m.node = e.NodeID
+	}
+	if e.Link == nil {
+		return
+	}
+	before := m.connected
+	switch {
+	case !e.Link.Connected:
+		m.connected = -1
+	case m.connected < 0 || e.Link.Session != m.session:
+		m.connected = s.now
+	}
+	m.session = e.Link.Session
+	heard := before >= 0 || m.connected >= 0
+	if m.connected >= 0 {
+		m.linked = s.now
+	}
+	answered := s.now - e.Link.Away
+	if e.Link.Away > 0 && heard && answered > m.beat && !s.weather.at(m.name, answered, Severs) {
+		m.beat, m.beaten, m.kills = answered, true, 0
+		m.beatOn = max(0, m.on-e.Link.Away)
+	}
+}
+
+// alone is for how long the machine has run since its last answered beat.
+func (m *machine) alone(now time.Duration) time.Duration {
+	m.count(now)
+	return m.on - m.beatOn
+}

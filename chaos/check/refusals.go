@@ -1,0 +1,95 @@
+package check
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// refusals sees that whoever is refused is told so: rows that the log refused end
+// their session with a code. And that nobody has to be refused for rows before a
+// heartbeat.
+type refusals struct{ open []refusal }
+
+// refusal is a batch that the log refused, and whose edge is to be told.
+type refusal struct {
+	at      time.Duration
+	m       *machine
+	node    fleet.NodeID
+	code    fleet.Code
+	session uint64
+	index   fleet.Index
+}
+
+// keptRefusals bounds how many wait for an answer.
+const keptRefusals = 1000
+
+func newRefusals() *refusals { return &refusals{} }
+
+func (t *refusals) see(s *scene, o *Observation) {
+	switch {
+	case o.Applied != nil && o.Applied.Effects != nil:
+		for _, b := range o.Applied.Effects.Batches {
+			if b.Code != "" {
+				t.refused(s, o.Applied.Index, b)
+			}
+		}
+	case o.Refused != nil:
+		t.told(s, o.Refused)
+	case o.Process != nil && o.Process.Edge:
+		t.answer(func(r refusal) bool { return r.m.name == o.Process.Name })
+	}
+}
+
+func (t *refusals) refused(s *scene, index fleet.Index, b Batch) {
+	switch b.Code {
+	case fleet.CodeStaleEpoch:
+		s.reach(BranchStaleEpochRefused)
+	case fleet.CodeNodeNotReady:
+		s.reach(BranchNotReadyRefused)
+	case fleet.CodeGap:
+		s.reach(BranchGapRefused)
+	}
+	m := s.truth.by[s.fleet.name(b.Node)]
+	if m == nil || m.connected < 0 || len(t.open) >= keptRefusals {
+		return // its session is over, whatever it was told
+	}
+	t.open = append(t.open, refusal{s.now, m, b.Node, b.Code, m.session, index})
+}
+
+func (t *refusals) told(s *scene, r *Refused) {
+	s.judge(RefusedAloud)
+	if r.Code == "" {
+		s.broke(RefusedAloud, r.By, "%s was refused without a code: %q", r.From, r.Reason)
+	}
+	if r.Code == fleet.CodeHeartbeatFirst && !s.weather.ever(r.From, Clones) {
+		s.judge(HeartbeatFirst)
+		s.broke(HeartbeatFirst, r.From, "it sent rows before its session's heartbeat was answered, and %s refused them: %s", r.By, r.Reason)
+	}
+	t.answer(func(open refusal) bool { return open.node == r.Node || open.m.name == r.From })
+}
+
+func (t *refusals) answer(which func(refusal) bool) {
+	left := t.open[:0]
+	for _, r := range t.open {
+		if !which(r) {
+			left = append(left, r)
+		}
+	}
+	t.open = left
+}
+
+func (t *refusals) tick(s *scene) {
+	// A session that is over was ended by what its edge was told, or by the weather.
+	t.answer(func(r refusal) bool { return r.m.connected < 0 || r.m.session != r.session })
+	t.answer(func(r refusal) bool {
+		if !s.overdue(r.m.name, r.at, s.limits.Refusal) {
+			return false
+		}
+		s.judge(RefusedAloud)
+		s.broke(RefusedAloud, r.m.name, "entry %d refused its rows (%s) at %s, and nobody told it: its session %d goes on", r.index, r.code, r.at, r.session)
+		return true
+	})
+}
+
+func (t *refusals) end(*scene, *Picture) {}

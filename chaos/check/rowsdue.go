@@ -1,0 +1,127 @@
+package check
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// rowsDue holds what really happens to tasks against the journals: each start and
+// each end has its row soon, link or not. A row that never comes though later ones
+// do was dropped; where none come, the runner is blocked.
+type rowsDue struct{ by map[string]*owedRows }
+
+// owedRows are what an edge's journal has still to tell.
+type owedRows struct {
+	open    []happened
+	newest  time.Duration // when the newest row was seen
+	looked  time.Duration // when the journal was looked at last
+	lasting time.Duration // since when its agent runs, -1: it does not
+}
+
+// happened is a start or an end.
+type happened struct {
+	at   time.Duration
+	key  TaskKey
+	what string
+}
+
+// keptOwed bounds how much of one edge waits for its row.
+const keptOwed = 1000
+
+func newRowsDue() *rowsDue { return &rowsDue{by: map[string]*owedRows{}} }
+
+func (t *rowsDue) of(name string) *owedRows {
+	if t.by[name] == nil {
+		t.by[name] = &owedRows{lasting: -1}
+	}
+	return t.by[name]
+}
+
+func (t *rowsDue) see(s *scene, o *Observation) {
+	switch {
+	case o.Task != nil && o.Task.What != TaskVanished:
+		e := t.of(o.Task.Edge)
+		if len(e.open) < keptOwed {
+			e.open = append(e.open, happened{s.now, TaskKey{o.Task.Alloc, o.Task.Task}, o.Task.What})
+		}
+	case o.Edge != nil:
+		e := t.of(o.Edge.Name)
+		for i := range o.Edge.Rows {
+			e.row(&o.Edge.Rows[i])
+		}
+		if len(o.Edge.Rows) > 0 {
+			e.newest = s.now
+		}
+		if o.Edge.Journal != nil {
+			e.looked = s.now
+		}
+	case o.Process != nil && o.Process.Edge:
+		t.process(s, o.Process)
+	}
+}
+
+func (t *rowsDue) process(s *scene, p *Process) {
+	e := t.of(p.Name)
+	switch p.What {
+	case ProcessStart:
+		e.lasting = s.now
+	case ProcessReboot, ProcessPowerCut:
+		e.lasting, e.open = -1, nil // the next boot tells of what was lost, in its own words
+	default:
+		e.lasting = -1
+	}
+}
+
+// row takes away what a row tells of.
+func (e *owedRows) row(row *fleet.Transition) {
+	if row.Event == nil {
+		return
+	}
+	left := e.open[:0]
+	for _, h := range e.open {
+		if h.key != (TaskKey{row.Alloc, row.Task}) || !h.told(row.Event.Type) {
+			left = append(left, h)
+		}
+	}
+	e.open = left
+}
+
+// told reports whether an event of a row is about it.
+func (h happened) told(event string) bool {
+	switch event {
+	case fleet.TaskStarted, fleet.TaskRestored:
+		return h.what == TaskStarted
+	case fleet.TaskTerminated, fleet.TaskLostAtReboot, fleet.TaskKilled, fleet.TaskNotRestarting:
+		return true // also of the start before it
+	}
+	return false
+}
+
+func (t *rowsDue) tick(s *scene) {
+	for name, e := range t.by {
+		if len(e.open) == 0 || e.lasting < 0 || s.weather.during(name, Halts, Chokes) {
+			continue
+		}
+		h := e.open[0]
+		if s.weather.since(s.now, h.at, name, Damages, Clones) {
+			e.open = nil
+			continue
+		}
+		stood, _ := s.weather.last(s.now, name, Halts, Chokes)
+		since := max(h.at, e.lasting, stood)
+		if e.looked-since <= s.limits.Runner {
+			continue
+		}
+		s.judge(Bounded)
+		s.judge(ExactlyOnce)
+		e.open = e.open[1:]
+		if e.newest > since+s.limits.Slack {
+			s.broke(ExactlyOnce, name, "task %s really %s at %s: the journal has later rows, and none of that", h.key, h.what, h.at)
+		} else {
+			s.broke(Bounded, name, "task %s really %s at %s, and the journal has no row since: its runner is blocked", h.key, h.what, h.at)
+		}
+	}
+}
+
+func (t *rowsDue) end(*scene, *Picture) {}

@@ -1,0 +1,187 @@
+package check
+
+import (
+	"fmt"
+	"time"
+
+	"skerry/fleet"
+)
+
+// stops asks of each task that its agent really stopped who wanted that: a hub
+// whose word could have come through, a person, another task of the allocation, or
+// stop_on_client_after. And it sees that the latter stops what it has to.
+type stops struct {
+	pending  []stop
+	requests []asked
+	late     map[TaskKey]bool // deadlines that were told of
+}
+
+// stop is a task that was stopped; whoever wanted it may be heard of only later.
+type stop struct {
+	at    time.Duration
+	m     *machine
+	key   TaskKey
+	heard time.Duration // until when its edge may have heard a hub
+	alone time.Duration
+}
+
+type asked struct {
+	Request
+	at time.Duration
+}
+
+// keptRequests is for how long a person's wish explains a stop.
+const keptRequests = 10 * time.Minute
+
+func newStops() *stops { return &stops{late: map[TaskKey]bool{}} }
+
+func (t *stops) see(s *scene, o *Observation) {
+	switch {
+	case o.Request != nil:
+		t.requests = append(t.requests, asked{*o.Request, s.now})
+	case o.Task != nil && o.Task.What == TaskStopped:
+		m := s.truth.of(o.Task.Edge)
+		t.pending = append(t.pending, stop{
+			at: s.now, m: m, key: TaskKey{o.Task.Alloc, o.Task.Task}, heard: m.heard(s), alone: m.alone(s.now),
+		})
+	case o.Task != nil && o.Task.What == TaskStarted:
+		delete(t.late, TaskKey{o.Task.Alloc, o.Task.Task})
+	}
+}
+
+// heard is until when a hub's word may have reached the edge.
+func (m *machine) heard(s *scene) time.Duration {
+	if m.connected >= 0 || m.linked == 0 && !s.weather.during(m.name, Severs) {
+		return s.now
+	}
+	return m.linked + s.limits.Slack
+}
+
+func (t *stops) tick(s *scene) {
+	left := t.pending[:0]
+	for _, p := range t.pending {
+		if s.now-p.at > 2*s.limits.Slack {
+			t.judge(s, p)
+		} else {
+			left = append(left, p)
+		}
+	}
+	t.pending = left
+	for len(t.requests) > 0 && s.now-t.requests[0].at > keptRequests {
+		t.requests = t.requests[1:]
+	}
+	for _, m := range s.truth.by {
+		t.overdue(s, m)
+	}
+}
+
+func (t *stops) end(s *scene, _ *Picture) {
+	for _, p := range t.pending {
+		t.judge(s, p)
+	}
+	t.pending = nil
+}
+
+func (t *stops) judge(s *scene, p stop) {
+	s.judge(AbsenceStopsNothing)
+	f := s.fleet.allocs[p.key.Alloc]
+	if f == nil || t.wanted(s, p, f) || s.weather.since(s.now, p.at-s.limits.Heal, p.m.name, Damages, Clones) ||
+		s.weather.since(s.now, p.at-s.limits.Slack, p.m.name, EndsTasks) {
+		return
+	}
+	after, limited := f.stopAfter()
+	if limited && p.m.beaten {
+		s.judge(StopDeadline)
+		if p.alone >= after-s.limits.Slack {
+			s.reach(BranchStopDeadline)
+			return
+		}
+	}
+	evidence := []string{
+		fmt.Sprintf("it may have heard a hub until %s", p.heard),
+		fmt.Sprintf("its machine had run for %s since the last answered beat", p.alone),
+	}
+	if f.stopped > 0 {
+		evidence = append(evidence, fmt.Sprintf("a hub wanted it stopped from %s on: %s", f.stopped, f.alloc.DesiredDescription))
+	}
+	switch {
+	case s.weather.since(s.now, p.at-s.limits.Heal, p.m.name, MovesTime):
+		s.shown(TrustedTime, p.m.name, evidence, "task %s was stopped at %s, on a machine whose clock was moved, and nobody wanted it", p.key, p.at)
+	case limited:
+		s.shown(StopDeadline, p.m.name, evidence, "task %s was stopped %s after the last answered beat: stop_on_client_after is %s", p.key, p.alone, after)
+	default:
+		s.shown(AbsenceStopsNothing, p.m.name, evidence, "task %s was stopped at %s, and nobody wanted it", p.key, p.at)
+	}
+}
+
+// wanted reports whether somebody wanted a task stopped whom the edge could hear.
+func (t *stops) wanted(s *scene, p stop, f *allocFact) bool {
+	if f.stopped > 0 && f.stopped <= p.heard {
+		return true
+	}
+	for _, r := range t.requests {
+		ofIt := r.Alloc == p.key.Alloc || r.Alloc == "" && r.Edge == p.m.name
+		if ofIt && r.at <= p.at+s.limits.Slack {
+			return true
+		}
+	}
+	for key, other := range p.m.tasks { // a task that ends may end its group's others
+		if key.Alloc == p.key.Alloc && key != p.key && other.what == TaskExited {
+			return true
+		}
+	}
+	return false
+}
+
+// stopAfter is the allocation's stop_on_client_after.
+func (f *allocFact) stopAfter() (time.Duration, bool) {
+	if f.group == nil || f.group.Disconnect == nil || f.group.Disconnect.StopOnClientAfter == nil {
+		return 0, false
+	}
+	return *f.group.Disconnect.StopOnClientAfter, true
+}
+
+// markEvery is how exactly an edge remembers its last beat across a kill.
+func markEvery(after time.Duration) time.Duration {
+	return min(max(time.Second, after/10), 10*time.Minute)
+}
+
+// overdue looks for tasks whose stop_on_client_after is over and that run on.
+func (t *stops) overdue(s *scene, m *machine) {
+	if m.agent < 0 || !m.beaten || m.connected >= 0 {
+		return
+	}
+	alone := m.alone(s.now)
+	for key, truth := range m.tasks {
+		f := s.fleet.allocs[key.Alloc]
+		if truth.live == 0 || f == nil || t.late[key] {
+			continue
+		}
+		after, limited := f.stopAfter()
+		if !limited {
+			continue
+		}
+		s.judge(StopDeadline)
+		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*markEvery(after)
+		if alone < after+slack || s.now-max(m.agent, f.first) < slack || f.first > m.beat && s.now-f.first < after+slack ||
+			s.weather.since(s.now, s.now-slack, m.name, Halts, Chokes, Damages, Clones) {
+			continue
+		}
+		t.late[key] = true
+		invariant := StopDeadline
+		if s.weather.since(s.now, m.beat-s.limits.Heal, m.name, MovesTime) {
+			invariant = TrustedTime
+		}
+		s.broke(invariant, m.name, "task %s runs %s after the last answered beat, by its machine's own time: stop_on_client_after is %s (%d kills since)",
+			key, alone, after, m.kills)
+	}
+}
+
+func (f *allocFact) killTimeout(task string) time.Duration {
+	if f.group != nil {
+		if t := f.group.Task(task); t != nil && t.KillTimeout > 0 {
+			return t.KillTimeout
+		}
+	}
+	return fleet.DefaultKillTimeout
+}

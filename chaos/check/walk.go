@@ -1,0 +1,236 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+)
+
+// walk checks that a node's rows, in their order, are a walk that the states allow.
+// It keeps the last step of each allocation and task alone.
+type walk struct {
+	// away is whether the last of the link's rows tells of its loss; known is false
+	// before the first one.
+	away, known bool
+	boots       []fleet.BootID // the newest last
+	mono        time.Duration
+	allocs      map[fleet.AllocID]*steps
+}
+
+// steps are where an allocation stands.
+type steps struct {
+	status string // "": not known
+	boot   fleet.BootID
+	tasks  map[string]string // states
+	seq    fleet.Seq
+	ended  bool
+}
+
+// keptBoots is how many boots of a machine are remembered, and keptWalks how many
+// allocations that have ended.
+const (
+	keptBoots = 8
+	keptWalks = 2000
+)
+
+func newWalk() *walk { return &walk{allocs: map[fleet.AllocID]*steps{}} }
+
+// misstep is a row that does not follow from those before it.
+type misstep struct {
+	invariant Invariant
+	why       string
+}
+
+// step takes the next row, and says what is wrong with it.
+func (w *walk) step(row *fleet.Transition) []misstep {
+	var wrong []misstep
+	wrong = append(wrong, w.time(row)...)
+	switch row.Kind {
+	case fleet.TransitionDisconnect, fleet.TransitionReconnect:
+		loses := row.Kind == fleet.TransitionDisconnect
+		if w.known && loses == w.away {
+			wrong = append(wrong, misstep{LegalHistory, fmt.Sprintf("row %d: a %s follows a %s", row.Seq, row.Kind, row.Kind)})
+		}
+		w.away, w.known = loses, true
+	case fleet.TransitionGap:
+		if row.Message != "" { // the journal was damaged: what stood here is not known
+			w.known = false
+			clear(w.allocs)
+		}
+	}
+	if row.Alloc != "" {
+		wrong = append(wrong, w.alloc(row)...)
+	}
+	return wrong
+}
+
+// time checks that time does not go back within a boot, nor a boot come again.
+func (w *walk) time(row *fleet.Transition) []misstep {
+	if row.BootID == "" {
+		return nil // it stands for rows that are lost
+	}
+	var wrong []misstep
+	if last := len(w.boots) - 1; last >= 0 && w.boots[last] == row.BootID {
+		if row.Mono < w.mono {
+			wrong = append(wrong, misstep{TrustedTime,
+				fmt.Sprintf("row %d: %s since the boot, the row before it %s", row.Seq, row.Mono, w.mono)})
+		}
+	} else {
+		if slices.Contains(w.boots, row.BootID) {
+			wrong = append(wrong, misstep{LegalHistory, fmt.Sprintf("row %d: boot %s comes again", row.Seq, fleet.Short(row.BootID))})
+		}
+		w.boots = append(w.boots, row.BootID)
+		if len(w.boots) > keptBoots {
+			w.boots = slices.Delete(w.boots, 0, 1)
+		}
+	}
+	w.mono = row.Mono
+	return wrong
+}
+
+// successors are the client statuses that may follow one that an edge reported,
+// beside itself. Those that end an allocation have none.
+var successors = map[string][]string{
+	fleet.ClientPending: {fleet.ClientRunning, fleet.ClientFailed, fleet.ClientComplete},
+	fleet.ClientRunning: {fleet.ClientFailed, fleet.ClientComplete},
+}
+
+func (w *walk) alloc(row *fleet.Transition) []misstep {
+	var wrong []misstep
+	a := w.allocs[row.Alloc]
+	if a == nil {
+		a = &steps{tasks: map[string]string{}}
+		w.allocs[row.Alloc] = a
+		w.prune()
+	}
+	rebooted := a.boot != "" && a.boot != row.BootID
+	if next := row.ClientStatus; next != "" {
+		legal := a.status == "" || a.status == next || slices.Contains(successors[a.status], next) ||
+			rebooted && a.status == fleet.ClientRunning && next == fleet.ClientPending
+		if !legal {
+			wrong = append(wrong, misstep{LegalHistory,
+				fmt.Sprintf("row %d: allocation %s goes from %s to %s", row.Seq, fleet.Short(row.Alloc), a.status, next)})
+		}
+		if a.status == "" && next != fleet.ClientPending && next != fleet.ClientFailed && next != fleet.ClientRunning && next != fleet.ClientComplete {
+			wrong = append(wrong, misstep{LegalHistory,
+				fmt.Sprintf("row %d: no edge may report allocation %s %s", row.Seq, fleet.Short(row.Alloc), next)})
+		}
+		a.status = next
+		if next == fleet.ClientRunning || next == fleet.ClientPending {
+			a.boot = row.BootID
+		}
+	}
+	wrong = append(wrong, a.task(row)...)
+	a.ended = a.status == fleet.ClientComplete || a.status == fleet.ClientFailed
+	a.seq = row.Seq
+	if a.boot == "" {
+		a.boot = row.BootID
+	}
+	return wrong
+}
+
+// taskSuccessors are the states that may follow a task's, beside itself.
+var taskSuccessors = map[string][]string{
+	fleet.TaskPending: {fleet.TaskRunning, fleet.TaskDead},
+	fleet.TaskRunning: {fleet.TaskPending, fleet.TaskDead},
+}
+
+func (a *steps) task(row *fleet.Transition) []misstep {
+	if row.Task == "" || row.TaskState == nil {
+		return nil
+	}
+	before, next := a.tasks[row.Task], row.TaskState.State
+	a.tasks[row.Task] = next
+	if before == "" || before == next || slices.Contains(taskSuccessors[before], next) {
+		return nil
+	}
+	return []misstep{{LegalHistory,
+		fmt.Sprintf("row %d: task %s of %s goes from %s to %s", row.Seq, row.Task, fleet.Short(row.Alloc), before, next)}}
+}
+
+// prune forgets allocations that ended first.
+func (w *walk) prune() {
+	if len(w.allocs) <= 2*keptWalks {
+		return
+	}
+	var ended []fleet.AllocID
+	for id, a := range w.allocs {
+		if a.ended {
+			ended = append(ended, id)
+		}
+	}
+	slices.SortFunc(ended, func(x, y fleet.AllocID) int { return int(w.allocs[x].seq) - int(w.allocs[y].seq) })
+	for _, id := range ended[:max(0, len(ended)-keptWalks)] {
+		delete(w.allocs, id)
+	}
+}
+
+// histories has a walk for each node, by the rows that the log applied; where
+// nobody tells of entries, for each journal.
+type histories struct {
+	nodes map[fleet.NodeID]*walk
+	edges map[string]*walk
+	last  map[string]fleet.Seq
+}
+
+func newHistories() *histories {
+	return &histories{nodes: map[fleet.NodeID]*walk{}, edges: map[string]*walk{}, last: map[string]fleet.Seq{}}
+}
+
+func (t *histories) see(s *scene, o *Observation) {
+	for _, k := range s.taken {
+		if t.nodes[k.node] == nil {
+			t.nodes[k.node] = newWalk()
+		}
+		t.follow(s, s.fleet.name(k.node), t.nodes[k.node], k.rows)
+	}
+	switch {
+	case o.Edge != nil && s.told == 0:
+		t.journal(s, o.Edge)
+	case o.Fault.rewinds():
+		clear(t.nodes) // rows come again
+	case o.Fault != nil:
+		t.weather(s, o.Fault)
+	}
+}
+
+// weather begins anew where numbers may be given again.
+func (t *histories) weather(s *scene, f *Fault) {
+	for id := range t.nodes {
+		if f.touches(s.fleet.name(id), []Effect{Damages, Clones}) {
+			delete(t.nodes, id)
+		}
+	}
+	for name := range t.edges {
+		if f.touches(name, []Effect{Damages, Clones}) {
+			delete(t.edges, name)
+			delete(t.last, name)
+		}
+	}
+}
+
+func (t *histories) journal(s *scene, e *Edge) {
+	if t.edges[e.Name] == nil {
+		t.edges[e.Name] = newWalk()
+	}
+	for i := range e.Rows {
+		if e.Rows[i].Seq > t.last[e.Name] {
+			t.last[e.Name] = e.Rows[i].Seq
+			t.follow(s, e.Name, t.edges[e.Name], e.Rows[i:i+1])
+		}
+	}
+}
+
+func (t *histories) follow(s *scene, name string, w *walk, rows []fleet.Transition) {
+	for i := range rows {
+		s.judge(LegalHistory)
+		for _, m := range w.step(&rows[i]) {
+			s.broke(m.invariant, name, "%s (%s)", m.why, describe(rows[i]))
+		}
+	}
+}
+
+func (t *histories) tick(*scene)          {}
+func (t *histories) end(*scene, *Picture) {}
