@@ -136,6 +136,22 @@ func TestMove(t *testing.T) {
 	})
 }
 
+// TestFaultsSpareWhatAHostTellsItself: its own packets do not leave it.
+func TestFaultsSpareWhatAHostTellsItself(t *testing.T) {
+	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+		x, y, z := mustPacketConn(t, a, 1), mustPacketConn(t, a, 2), mustPacketConn(t, b, 3)
+		cut := n.Cut(fabric.Everyone, fabric.Everyone, fabric.Both, fabric.Silent)
+		mustWriteTo(t, y, []byte("in a cut"), x.LocalAddr())
+		cut.Heal()
+		mustWriteTo(t, z, []byte("from b"), x.LocalAddr())
+		mustWriteTo(t, y, []byte("before the move"), x.LocalAddr())
+		move := a.Move("10.0.1.1")
+		mustBe(t, "received", fmt.Sprint(received(t, x)), "[in a cut before the move]")
+		mustBe(t, "cut", cut.Hits(), 0)
+		mustBe(t, "move", move.Count(), fabric.Count{Dropped: 1})
+	})
+}
+
 func TestStreamsOfAHostThatMoves(t *testing.T) {
 	t.Run("own address", func(t *testing.T) {
 		bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {

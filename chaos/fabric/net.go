@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -189,9 +188,5 @@ const (
 
 // opError names what failed, as the net package does.
 func opError(op, network string, local, remote net.Addr, err error) error {
-	var known *net.OpError
-	if errors.As(err, &known) {
-		return err
-	}
 	return &net.OpError{Op: op, Net: network, Source: local, Addr: remote, Err: err}
 }

@@ -144,6 +144,20 @@ func TestCrash(t *testing.T) {
 	})
 }
 
+// TestCrashInAPause: nothing of what the process held back is ever sent.
+func TestCrashInAPause(t *testing.T) {
+	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
+		x, y := mustPacketConn(t, a, 1), mustPacketConn(t, b, 1)
+		pause := b.Pause()
+		mustWriteTo(t, y, []byte("held"), x.LocalAddr())
+		b.Crash()
+		pause.Heal()
+		y = mustPacketConn(t, b, 1)
+		mustWriteTo(t, y, []byte("after"), x.LocalAddr())
+		mustBe(t, "received", fmt.Sprint(received(t, x)), "[after]")
+	})
+}
+
 func TestStreamsOutliveACrashUntilTheyWrite(t *testing.T) {
 	bubble(t, func(t *testing.T, n *fabric.Net, a, b *fabric.Host) {
 		writing, _ := mustStream(t, a, b)
