@@ -35,32 +35,34 @@ func formatDuration(d time.Duration) string {
 	return sign + days + s
 }
 
-var errDuration = errors.New("must be a duration like 90s, 45m, 1h30m or 2d")
+func durationError(s string) error {
+	return fmt.Errorf("must be a duration like 90s, 45m, 1h30m or 2d, not %q", s)
+}
 
 // readDuration reads what formatDuration writes, and time.ParseDuration's syntax.
 func readDuration(s string) (time.Duration, error) {
 	if len(s) > 40 {
-		return 0, errDuration
+		return 0, durationError(s)
 	}
 	text, sign := s, time.Duration(1)
 	if strings.HasPrefix(s, "-") {
 		text, sign = s[1:], -1
 	}
 	if strings.HasPrefix(text, "-") || strings.HasPrefix(text, "+") || text == "" {
-		return 0, errDuration
+		return 0, durationError(s)
 	}
 	var sum time.Duration
 	if days, rest, ok := strings.Cut(text, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil {
-			return 0, errDuration
+			return 0, durationError(s)
 		}
 		sum, text = time.Duration(n)*day, rest
 	}
 	if text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < 0 || sum+d < 0 || text[0] == '-' || text[0] == '+' {
-			return 0, errDuration
+			return 0, durationError(s)
 		}
 		sum += d
 	}

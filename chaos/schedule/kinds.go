@@ -133,7 +133,7 @@ var table = []Info{
 	},
 	{
 		Kind: CertExpired, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimLink}, Drawn: Span{time.Minute, 20 * time.Minute}, Weight: 3,
+		Takes: []Claim{ClaimLink}, Drawn: Span{4 * time.Minute, 20 * time.Minute}, Weight: 3,
 		Doc: "it is cut off, and its certificate has expired before the link is back",
 	},
 	{

@@ -98,7 +98,7 @@ var (
 	}
 	jobParam = Param{
 		Name: "job", Doc: "of this job alone",
-		read:  func(p *Params, v string) error { p.Job = fleet.JobID(v); return nil },
+		read:  func(p *Params, v string) error { p.Job = fleet.JobID(v); return checkLabel(v) },
 		write: func(p Params) string { return string(p.Job) },
 	}
 	stepParam = Param{

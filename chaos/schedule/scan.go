@@ -98,7 +98,7 @@ func (r *reader) duration(what string) time.Duration {
 	t := r.next(what)
 	d, err := parseDuration(t.text, 0, longest)
 	if err != nil {
-		r.fail(t, "", "%s %s, not %q", what, err, t.text)
+		r.fail(t, "", "%s %s", what, err)
 	}
 	return d
 }

@@ -122,12 +122,17 @@ func readFault(r *reader, kind Kind) Fault {
 		})
 		switch {
 		case i >= 0:
-			if param := info.Params[i]; seen[param.Name] {
+			param := info.Params[i]
+			if seen[param.Name] {
 				r.fail(word, "", "%s is there twice", param.Name)
-			} else if err := param.read(&f.Params, cmp.Or(value, word.text)); err != nil || valued && value == "" {
-				r.fail(word, param.Doc, "%s %v", param.Name, err)
 			}
-			seen[info.Params[i].Name] = true
+			seen[param.Name] = true
+			if !valued {
+				value = word.text
+			}
+			if err := param.read(&f.Params, value); err != nil {
+				r.fail(word, param.Doc, "%s %s", param.Name, err)
+			}
 		case valued:
 			r.fail(word, kind.Usage(), "%s takes no %s", kind, name)
 		default:

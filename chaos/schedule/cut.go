@@ -1,0 +1,52 @@
+package schedule
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseCut reads the value of a --cut flag: EDGE@TIME:DURATION, such as 3@2h:45m,
+// which cuts edge-3 off at 2 h for 45 min; edge-3@2h:45m and ship@2h:45m (a site)
+// are the same. Several edges have commas between them: 1,2@2h:45m; all@2h:45m are
+// all of them. Without :DURATION the link stays gone to the end, which For = 0 says.
+func ParseCut(text string) (Fault, error) {
+	fail := func(format string, args ...any) (Fault, error) {
+		return Fault{}, fmt.Errorf("read the cut %q: %s (EDGE@TIME:DURATION, such as 3@2h:45m)", text, fmt.Sprintf(format, args...))
+	}
+	who, when, ok := strings.Cut(text, "@")
+	if !ok {
+		return fail("it has no @")
+	}
+	f := Fault{Kind: LinkCut, Params: LinkCut.Fill(Params{})}
+	for name := range strings.SplitSeq(who, ",") {
+		n, err := strconv.Atoi(name)
+		switch {
+		case name == "all":
+			name = TargetEdges
+		case err == nil && (n < 1 || n > MaxEdges):
+			return fail("edges are 1 to %d, not %s", MaxEdges, name)
+		case err == nil:
+			name = EdgeName(n)
+		default:
+			if err := checkLabel(name); err != nil {
+				return fail("the name of an edge %s: %q", err, name)
+			}
+		}
+		f.Targets = append(f.Targets, name)
+	}
+	at, long, ok := strings.Cut(when, ":")
+	var err error
+	if f.At, err = parseDuration(at, 0, longest); err != nil {
+		return fail("the time %s", err)
+	}
+	if !ok {
+		return f, nil
+	}
+	info, _ := LinkCut.Info()
+	if f.For, err = parseDuration(long, max(time.Second, info.Shortest), info.Longest); err != nil {
+		return fail("the duration %s", err)
+	}
+	return f, nil
+}

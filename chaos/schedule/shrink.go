@@ -1,0 +1,256 @@
+package schedule
+
+import (
+	"context"
+	"slices"
+
+	"skerry/fleet"
+)
+
+// Shrinking says how Shrink looks for a shorter schedule.
+type Shrinking struct {
+	// Fails runs a schedule and reports whether it fails as the first one did. It is
+	// called often, and never twice at a time.
+	Fails func(ctx context.Context, s Schedule) bool
+	// Runs is how often Fails is called at most; 0: 200.
+	Runs int
+	// Tries is how often a schedule has to pass before it counts as one that does not
+	// fail: failures may depend on chance. 0: 2.
+	Tries int
+	// Progress is told of every run; nil: nobody is.
+	Progress func(Progress)
+}
+
+// Progress is where a search stands after one run.
+type Progress struct {
+	Run    int    // from 1
+	What   string // what was left out or made smaller: "faults", "edges", …
+	Failed bool   // so it is kept
+	Best   Schedule
+}
+
+// Shrink returns the shortest schedule that still fails, as far as it gets within
+// its runs, or until the context is done. It leaves out faults, steps, jobs,
+// expectations and edges, shortens what remains, and begins anew as long as that
+// helps (delta debugging: Zeller, Hildebrandt: Simplifying and Isolating
+// Failure-Inducing Input, 2002). What it returns is valid if s is, and has failed,
+// unless it is s.
+func Shrink(ctx context.Context, s Schedule, how Shrinking) Schedule {
+	how.Runs = orElse(how.Runs, 200)
+	how.Tries = orElse(how.Tries, 2)
+	k := &shrinker{Shrinking: how, best: s, seen: map[string]bool{s.String(): true}}
+	for k.left(ctx) {
+		before := k.best.String()
+		for _, pass := range []func(context.Context){
+			k.shorten, k.fewerFaults, k.fewerJobs, k.fewerSteps, k.fewerEdges, k.oneHub,
+			k.plainEdges, k.fewerExpectations, k.closer, k.smallerFaults, k.smallerJobs, k.shorten,
+		} {
+			pass(ctx)
+		}
+		if k.best.String() == before {
+			break
+		}
+	}
+	return k.best
+}
+
+type shrinker struct {
+	Shrinking
+	best Schedule
+	runs int
+	seen map[string]bool // texts of what was tried
+}
+
+func (k *shrinker) left(ctx context.Context) bool { return k.runs < k.Runs && ctx.Err() == nil }
+
+// try runs a candidate, and keeps it if it fails.
+func (k *shrinker) try(ctx context.Context, what string, s Schedule) bool {
+	s = tidy(s)
+	text := s.String()
+	if k.seen[text] || len(s.Validate()) > 0 {
+		return false
+	}
+	k.seen[text] = true
+	for range k.Tries {
+		if !k.left(ctx) {
+			return false
+		}
+		k.runs++
+		failed := k.Fails(ctx, s)
+		if failed {
+			k.best = s
+		}
+		if k.Progress != nil {
+			k.Progress(Progress{Run: k.runs, What: what, Failed: failed, Best: k.best})
+		}
+		if failed {
+			return true
+		}
+	}
+	return false
+}
+
+// list is a part of a schedule of which items can be left out.
+type list[T any] struct {
+	what string
+	of   func(s Schedule) []T
+	with func(s Schedule, items []T) Schedule
+}
+
+// fewer leaves out as many items as it can: all, then halves, quarters, …
+func fewer[T any](ctx context.Context, k *shrinker, l list[T]) {
+	for size := len(l.of(k.best)); size > 0 && k.left(ctx); size /= 2 {
+		for i := 0; i < len(l.of(k.best)) && k.left(ctx); {
+			items := l.of(k.best)
+			without := slices.Delete(slices.Clone(items), i, min(len(items), i+size))
+			if !k.try(ctx, l.what, l.with(k.best, without)) {
+				i += size
+			}
+		}
+	}
+}
+
+func (k *shrinker) fewerFaults(ctx context.Context) {
+	fewer(ctx, k, list[Fault]{"faults",
+		func(s Schedule) []Fault { return s.Faults },
+		func(s Schedule, fs []Fault) Schedule { s.Faults = fs; return s },
+	})
+}
+
+func (k *shrinker) fewerJobs(ctx context.Context) {
+	fewer(ctx, k, list[Job]{"jobs",
+		func(s Schedule) []Job { return s.Jobs },
+		func(s Schedule, js []Job) Schedule { s.Jobs = js; return s },
+	})
+	if s := k.best; s.Operations > 0 {
+		s.Operations = 0
+		k.try(ctx, "operations", s)
+	}
+}
+
+func (k *shrinker) fewerSteps(ctx context.Context) {
+	fewer(ctx, k, list[Step]{"steps",
+		func(s Schedule) []Step { return s.Steps },
+		func(s Schedule, steps []Step) Schedule { s.Steps = steps; return s },
+	})
+}
+
+func (k *shrinker) fewerExpectations(ctx context.Context) {
+	fewer(ctx, k, list[Expectation]{"expectations",
+		func(s Schedule) []Expectation { return s.Expect },
+		func(s Schedule, es []Expectation) Schedule { s.Expect = es; return s },
+	})
+}
+
+// fewerEdges leaves out edges; those behind them move up and are renamed, wherever
+// they are named.
+func (k *shrinker) fewerEdges(ctx context.Context) {
+	fewer(ctx, k, list[Edge]{"edges",
+		func(s Schedule) []Edge { return s.Topology.Edges },
+		func(s Schedule, edges []Edge) Schedule { return s.withEdges(edges) },
+	})
+}
+
+// oneHub tries a cluster of one.
+func (k *shrinker) oneHub(ctx context.Context) {
+	if s := k.best; len(s.Topology.Hubs) > 1 {
+		s.Topology.Hubs = s.Topology.Hubs[:1]
+		k.try(ctx, "hubs", s)
+	}
+}
+
+// plainEdges tries edges without sites, pools and slow links.
+func (k *shrinker) plainEdges(ctx context.Context) {
+	s := k.best
+	s.Topology = NewTopology(len(s.Topology.Hubs), len(s.Topology.Edges))
+	s.Jobs = slices.Clone(s.Jobs)
+	for i := range s.Jobs {
+		s.Jobs[i].Site, s.Jobs[i].Pool, s.Jobs[i].Datacenters = "", "", nil
+	}
+	k.try(ctx, "places", s)
+}
+
+// withEdges has only these of the schedule's edges.
+func (s Schedule) withEdges(edges []Edge) Schedule {
+	names := map[string]string{}
+	topology := s.Topology
+	topology.Edges = nil
+	for _, e := range edges {
+		topology = topology.With(1, e)
+		names[e.Name] = topology.Edges[len(topology.Edges)-1].Name
+	}
+	for _, e := range s.Topology.Edges {
+		if names[e.Name] == "" {
+			names[e.Name] = gone
+		}
+	}
+	s.Topology = topology
+	s.Faults = slices.Clone(s.Faults)
+	for i := range s.Faults {
+		s.Faults[i].Targets = slices.Clone(s.Faults[i].Targets)
+		for t, name := range s.Faults[i].Targets {
+			s.Faults[i].Targets[t] = orElse(names[name], name)
+		}
+	}
+	s.Expect = slices.Clone(s.Expect)
+	for i := range s.Expect {
+		s.Expect[i].Name = orElse(names[s.Expect[i].Name], s.Expect[i].Name)
+	}
+	return s
+}
+
+// gone is the name of an edge that was left out, until tidy drops what names it.
+const gone = "gone"
+
+// tidy drops what refers to something that was left out: targets, faults without
+// targets, steps and expectations of absent jobs, steps that their job is not ready
+// for.
+func tidy(s Schedule) Schedule {
+	s.Faults = slices.Clone(s.Faults)
+	sites := s.Topology.Sites()
+	for i, f := range s.Faults {
+		s.Faults[i].Targets = slices.DeleteFunc(slices.Clone(f.Targets), func(name string) bool {
+			_, edge := s.Topology.Edge(name)
+			return !edge && !slices.Contains(s.Topology.Hubs, name) && !slices.Contains(sites, name) &&
+				name != TargetLeader && name != TargetEdges
+		})
+		if _, known := s.Job(f.Params.Job); !known {
+			s.Faults[i].Params.Job = ""
+		}
+	}
+	s.Faults = slices.DeleteFunc(s.Faults, func(f Fault) bool {
+		info, _ := f.Kind.Info()
+		return info.At.Named() && len(f.Targets) == 0
+	})
+	s.Topology.Pools = slices.DeleteFunc(slices.Clone(s.Topology.Pools), func(p Pool) bool {
+		return !slices.ContainsFunc(s.Topology.Edges, func(e Edge) bool { return e.Pool == p.Name })
+	})
+	s.Steps = legal(s)
+	s.Expect = slices.DeleteFunc(slices.Clone(s.Expect), func(e Expectation) bool {
+		var ps Problems
+		e.validate(&ps, 0, s)
+		return len(ps) > 0
+	})
+	return s
+}
+
+// legal are the steps that their jobs are there and ready for.
+func legal(s Schedule) []Step {
+	stands := map[fleet.JobID]string{}
+	for _, j := range s.Jobs {
+		stands[j.ID] = jobRuns
+	}
+	return slices.DeleteFunc(slices.Clone(s.Steps), func(step Step) bool {
+		j, known := s.Job(step.Job)
+		if !known || step.At < j.Start || step.At > s.Length {
+			return true
+		}
+		var ps Problems
+		after := step.check(&ps, 0, stands[step.Job])
+		if len(ps) > 0 {
+			return true
+		}
+		stands[step.Job] = after
+		return false
+	})
+}

@@ -1,0 +1,188 @@
+package schedule
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// shorten cuts off the end of the run: everything, then half of it, a quarter, …
+func (k *shrinker) shorten(ctx context.Context) {
+	for part := time.Duration(2); part <= 16 && k.left(ctx); part *= 2 {
+		for k.left(ctx) {
+			s := k.best
+			length := round(s.Length - s.Length/part)
+			if length < time.Second || length == s.Length || !k.try(ctx, "length", s.until(length)) {
+				break
+			}
+		}
+	}
+}
+
+// until is the schedule as far as a time. Faults that last longer end with it.
+func (s Schedule) until(length time.Duration) Schedule {
+	old := s.Length
+	s.Length = length
+	s.Jobs = slices.DeleteFunc(slices.Clone(s.Jobs), func(j Job) bool { return j.Start > length })
+	s.Steps = slices.DeleteFunc(slices.Clone(s.Steps), func(step Step) bool { return step.At > length })
+	s.Faults = slices.Clone(s.Faults)
+	for i, f := range s.Faults {
+		if f.For > 0 && f.End(old) > length {
+			s.Faults[i].For = max(0, length-f.At)
+		}
+	}
+	s.Faults = slices.DeleteFunc(s.Faults, func(f Fault) bool {
+		info, _ := f.Kind.Info()
+		return f.At > length || f.For < info.Shortest
+	})
+	return s
+}
+
+// idle is how much time without any event is left when events are drawn together.
+const idle = 30 * time.Second
+
+// closer takes out time in which nothing begins or ends: all of it, then one gap
+// after the other.
+func (k *shrinker) closer(ctx context.Context) {
+	gaps := k.best.gaps()
+	if len(gaps) == 0 {
+		return
+	}
+	all := k.best
+	for _, g := range slices.Backward(gaps) {
+		all = all.without(g)
+	}
+	if k.try(ctx, "gaps", all) {
+		return
+	}
+	for _, g := range slices.Backward(gaps) {
+		for size := g.Longest - g.Shortest; size > idle && k.left(ctx); size /= 2 {
+			if k.try(ctx, "gaps", k.best.without(Span{g.Longest - size, g.Longest})) {
+				break
+			}
+		}
+	}
+}
+
+// gaps are times of more than twice idle between two events, without idle, in order.
+func (s Schedule) gaps() []Span {
+	events := []time.Duration{0, s.Length}
+	for _, j := range s.Jobs {
+		events = append(events, j.Start)
+	}
+	for _, step := range s.Steps {
+		events = append(events, step.At)
+	}
+	for _, f := range s.Faults {
+		events = append(events, f.At-f.Params.Age, f.At, f.End(s.Length))
+	}
+	for _, e := range s.Expect {
+		events = append(events, min(e.Time, s.Length), min(e.Until, s.Length))
+	}
+	slices.Sort(events)
+	var gaps []Span
+	for i := 1; i < len(events); i++ {
+		if events[i]-events[i-1] > 2*idle {
+			gaps = append(gaps, Span{events[i-1] + idle, events[i]})
+		}
+	}
+	return gaps
+}
+
+// without takes a span of time out: what is behind it comes so much sooner, and what
+// lasts over it is so much shorter.
+func (s Schedule) without(gap Span) Schedule {
+	less := gap.Longest - gap.Shortest
+	moved := func(t time.Duration) time.Duration {
+		if t >= gap.Longest {
+			return t - less
+		}
+		return t
+	}
+	old := s.Length
+	s.Jobs, s.Steps, s.Faults, s.Expect = slices.Clone(s.Jobs), slices.Clone(s.Steps), slices.Clone(s.Faults), slices.Clone(s.Expect)
+	for i := range s.Jobs {
+		s.Jobs[i].Start = moved(s.Jobs[i].Start)
+	}
+	for i := range s.Steps {
+		s.Steps[i].At = moved(s.Steps[i].At)
+	}
+	for i, f := range s.Faults {
+		s.Faults[i].At = moved(f.At)
+		s.Faults[i].Params.Age = moved(f.At) - moved(f.At-f.Params.Age) // 0 but for a restored copy
+		if f.For > 0 {
+			s.Faults[i].For = moved(f.End(old)) - moved(f.At)
+		}
+	}
+	for i, e := range s.Expect {
+		s.Expect[i].Time, s.Expect[i].Until = moved(e.Time), moved(e.Until)
+	}
+	s.Length = moved(old)
+	return s
+}
+
+// smallerFaults makes each fault shorter, on fewer targets, with what its kind has
+// by default.
+func (k *shrinker) smallerFaults(ctx context.Context) {
+	for i := 0; i < len(k.best.Faults) && k.left(ctx); i++ {
+		for _, simpler := range []func(Fault) Fault{
+			func(f Fault) Fault { f.Targets = f.Targets[:min(1, len(f.Targets))]; return f },
+			func(f Fault) Fault { f.Targets = f.Targets[min(1, len(f.Targets)):]; return f },
+			func(f Fault) Fault { f.Params = f.Kind.plain(f.Params); return f },
+			func(f Fault) Fault { info, _ := f.Kind.Info(); f.For = info.Shortest; return f },
+		} {
+			k.change(ctx, i, simpler)
+		}
+		half := func(f Fault) Fault { f.For = round(f.For / 2); return f }
+		for k.change(ctx, i, half) {
+		}
+	}
+}
+
+// change tries a fault that is changed, and reports whether it was kept.
+func (k *shrinker) change(ctx context.Context, i int, simpler func(Fault) Fault) bool {
+	if i >= len(k.best.Faults) {
+		return false
+	}
+	s := k.best
+	s.Faults = slices.Clone(s.Faults)
+	s.Faults[i] = simpler(s.Faults[i])
+	return k.try(ctx, "faults' sizes", s)
+}
+
+// plain keeps only those parameters that have no default.
+func (k Kind) plain(p Params) Params {
+	info, _ := k.Info()
+	var plain Params
+	for _, param := range info.Params {
+		if v := param.write(p); param.Needed && v != "" {
+			_ = param.read(&plain, v) // it was written from what is valid
+		}
+	}
+	return k.Fill(plain)
+}
+
+// smallerJobs has fewer allocations of each job, and leaves out what it need not have.
+func (k *shrinker) smallerJobs(ctx context.Context) {
+	for i := 0; i < len(k.best.Jobs) && k.left(ctx); i++ {
+		for _, simpler := range []func(Job) Job{
+			func(j Job) Job { return Job{ID: j.ID, Start: j.Start, Type: j.Type, Count: j.Count, HCL: j.HCL} },
+			func(j Job) Job { j.Count = min(j.Count, 1); return j },
+			func(j Job) Job { j.Task = Script{RunFor: j.Task.RunFor}; return j },
+			func(j Job) Job { j.Restart = nil; return j },
+			func(j Job) Job { j.Reschedule = nil; return j },
+			func(j Job) Job { j.Disconnect = nil; return j },
+			func(j Job) Job { j.Distinct = false; return j },
+			func(j Job) Job { j.CPU, j.MemoryMB, j.KillTimeout = 0, 0, 0; return j },
+			func(j Job) Job { j.Site, j.Pool, j.Datacenters = "", "", nil; return j },
+			func(j Job) Job { j.Start = 0; return j },
+			func(j Job) Job { j.Count /= 2; return j },
+			func(j Job) Job { j.Count--; return j },
+		} {
+			s := k.best
+			s.Jobs = slices.Clone(s.Jobs)
+			s.Jobs[i] = simpler(s.Jobs[i])
+			k.try(ctx, "jobs' sizes", s)
+		}
+	}
+}
