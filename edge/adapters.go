@@ -110,7 +110,9 @@ func (m memory) Keep(ctx context.Context, r link.Remembered, rows ...fleet.Trans
 }
 
 func (m memory) Beat(ctx context.Context, hubTime int64) error {
-	return m.e.journal.Beat(ctx, hubTime)
+	err := m.e.journal.Beat(ctx, hubTime)
+	m.e.answered()
+	return err
 }
 
 func (m memory) Away() time.Duration { return m.e.journal.Away() }

@@ -12,6 +12,7 @@ import (
 	"skerry/edge/tasklog"
 	"skerry/fleet"
 	"skerry/syncproto"
+	"skerry/syncproto/identity"
 )
 
 // agent is the edge as the local API shows it.
@@ -60,8 +61,22 @@ func (a agent) Status(ctx context.Context) (local.Status, error) {
 	return local.Status{
 		NodeID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, NodePool: e.cfg.NodePool, Version: e.cfg.Version,
 		BootID: e.boot, Uptime: e.journal.Mono(), Started: e.started,
-		Enrolled: e.enrolled(), Link: a.link(), Journal: a.journal(), Allocs: all,
+		Enrolled: e.enrolled(), Cert: a.certificate(), Link: a.link(), Journal: a.journal(), Allocs: all,
 	}, nil
+}
+
+func (a agent) certificate() local.Certificate {
+	a.e.mu.Lock()
+	id, failed := a.e.identity, a.e.renewErr
+	a.e.mu.Unlock()
+	if id == nil {
+		return local.Certificate{}
+	}
+	c := local.Certificate{NotAfter: id.Cert.NotAfter, RenewAt: identity.RenewAt(id.Cert)}
+	if failed != nil {
+		c.LastError = failed.Error()
+	}
+	return c
 }
 
 // stateEnrolling is the link's state before there is one.

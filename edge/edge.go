@@ -45,10 +45,14 @@ type Edge struct {
 	allocs    *allocs.Allocs
 	server    *local.Server
 
+	renewals chan struct{} // one: look whether the certificate is due
+
 	mu       sync.Mutex
 	identity *identity.Identity // nil: not enrolled yet
 	link     *link.Link         // nil: not enrolled yet
 	enrolErr error              // why the last attempt to enrol failed
+	renewErr error              // why the last attempt to renew the certificate failed
+	tooLate  bool               // a hub said that the certificate ended too long ago
 	desired  fleet.Index        // newest that is journaled
 }
 
@@ -66,7 +70,7 @@ func Open(cfg Config) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Edge{cfg: cfg, log: cfg.Log, started: started, dir: dir, instance: fleet.InstanceID(fleet.NewUUID(nil))}
+	e := &Edge{cfg: cfg, log: cfg.Log, started: started, dir: dir, instance: fleet.InstanceID(fleet.NewUUID(nil)), renewals: make(chan struct{}, 1)}
 	for _, open := range []func() error{e.openIdentity, e.openJournal, e.openRooms} {
 		if err := open(); err != nil {
 			return nil, errors.Join(err, e.Close())
@@ -231,7 +235,8 @@ func (e *Edge) keepLink(ctx context.Context) error {
 		Journal: linkJournal{e.journal, e.now}, Memory: memory{e}, Edge: linkEdge{e},
 		Socket: e.cfg.ListenPacket, TLS: e.clientTLS,
 		Silence: e.allocs.Silence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap,
-		Log: e.log.With("component", "link"),
+		Ended: e.ended,
+		Log:   e.log.With("component", "link"),
 	})
 	if err != nil {
 		return err
@@ -241,6 +246,7 @@ func (e *Edge) keepLink(ctx context.Context) error {
 	e.mu.Unlock()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return l.Run(ctx) })
+	g.Go(func() error { return e.keepCertificate(ctx) })
 	g.Go(func() error {
 		for {
 			changed, hushed := e.describer.Changed(), e.allocs.Hushed()

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -70,7 +68,7 @@ func (e *Edge) openIdentity() error {
 			return err
 		}
 	}
-	return e.readToken()
+	return e.checkToken()
 }
 
 func (e *Edge) loadIdentity(cert []byte) error {
@@ -91,7 +89,8 @@ func (e *Edge) loadIdentity(cert []byte) error {
 	return nil
 }
 
-func (e *Edge) readToken() error {
+// checkToken reads what an edge needs that has no certificate yet.
+func (e *Edge) checkToken() (err error) {
 	if len(e.cfg.Hubs) == 0 {
 		return fleet.Errorf(fleet.CodeInvalid, "join a cluster: no hub is given").WithHint("name one with --hub HOST:PORT")
 	}
@@ -99,11 +98,7 @@ func (e *Edge) readToken() error {
 		return fleet.Errorf(fleet.CodeTokenBad, "join a cluster: no join token is given").
 			WithHint("name its file with --token-file; the first hub keeps one in DATA/join-token")
 	}
-	text, err := os.ReadFile(e.cfg.TokenFile)
-	if err != nil {
-		return fleet.Errorf(fleet.CodeTokenBad, "read the join token: %v", err)
-	}
-	e.token, err = identity.ParseToken(string(text))
+	e.token, err = e.readToken()
 	return err
 }
 
@@ -142,14 +137,22 @@ func (e *Edge) enrol(ctx context.Context) error {
 		Token: e.token, Role: syncproto.RoleEdge, ID: string(e.node), Name: e.cfg.Name, Key: key, Now: e.trustedNow,
 	}
 	return backoff.Retry(func() error {
-		err := e.enrolOnce(ctx, applicant)
+		id, answer, err := e.enrolOnce(ctx, e.cfg.Hubs, applicant)
+		if err == nil {
+			err = e.saveIdentity(ctx, answer)
+		}
 		e.mu.Lock()
+		if err == nil {
+			e.identity = id
+		}
 		e.enrolErr = err
 		e.mu.Unlock()
-		if final(err) {
+		switch {
+		case err == nil:
+			e.log.Info("edge enrolled", "node_id", string(e.node), "cluster", answer.Cluster)
+		case final(err):
 			return backoff.Permanent(err)
-		}
-		if err != nil && ctx.Err() == nil {
+		case ctx.Err() == nil:
 			e.log.Warn("no hub has enrolled this edge yet, trying again", "error", err)
 		}
 		return err
@@ -159,8 +162,8 @@ func (e *Edge) enrol(ctx context.Context) error {
 // final reports an answer that asking again does not change.
 func final(err error) bool {
 	switch fleet.CodeOf(err) {
-	case fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCAMismatch, fleet.CodeForbidden, fleet.CodeConflict,
-		fleet.CodeInvalid, fleet.CodeVersion, fleet.CodeUnsupported:
+	case fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCertExpiry, fleet.CodeCAMismatch, fleet.CodeForbidden,
+		fleet.CodeConflict, fleet.CodeInvalid, fleet.CodeVersion, fleet.CodeUnsupported:
 		return true
 	}
 	return false
@@ -168,43 +171,36 @@ func final(err error) bool {
 
 // enrolOnce asks every hub once, until one gives a certificate or says no for
 // good.
-func (e *Edge) enrolOnce(ctx context.Context, a enroll.Applicant) error {
+func (e *Edge) enrolOnce(ctx context.Context, hubs []string, a enroll.Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	socket, err := e.cfg.ListenPacket(ctx)
 	if err != nil {
-		return fleet.Errorf(fleet.CodeUnavailable, "open a socket: %v", err)
+		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "open a socket: %v", err)
 	}
 	endpoint, err := transport.New(transport.Config{Conn: socket, HandshakeTimeout: enrolHandshake, Log: e.log.With("component", "transport")})
 	if err != nil {
-		return errors.Join(err, socket.Close())
+		return nil, syncproto.Enrolled{}, errors.Join(err, socket.Close())
 	}
 	var failed []error
-	for _, hub := range e.cfg.Hubs {
-		err := e.enrolAt(ctx, endpoint, hub, a)
+	for _, hub := range hubs {
+		id, answer, err := enrolAt(ctx, endpoint, hub, a)
 		if err == nil || final(err) || ctx.Err() != nil {
-			return errors.Join(err, endpoint.Close())
+			return id, answer, errors.Join(err, endpoint.Close())
 		}
 		failed = append(failed, err)
 	}
-	return errors.Join(append(failed, endpoint.Close())...)
+	return nil, syncproto.Enrolled{}, errors.Join(append(failed, endpoint.Close())...)
 }
 
-func (e *Edge) enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applicant) error {
+func enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	addr, err := net.ResolveUDPAddr("udp", hub)
 	if err != nil {
-		return fleet.Errorf(fleet.CodeUnavailable, "find the hub %s: %v", hub, err)
+		return nil, syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "find the hub %s: %v", hub, err)
 	}
 	id, answer, err := enroll.Enroll(ctx, d, addr, a)
 	if err != nil {
-		return fmt.Errorf("join the cluster at %s: %w", hub, err)
+		return nil, syncproto.Enrolled{}, fmt.Errorf("ask %s for a certificate: %w", hub, err)
 	}
-	if err := e.saveIdentity(ctx, answer); err != nil {
-		return err
-	}
-	e.mu.Lock()
-	e.identity = id
-	e.mu.Unlock()
-	e.log.Info("edge enrolled", "hub", hub, "node_id", string(e.node), "cluster", answer.Cluster)
-	return nil
+	return id, answer, nil
 }
 
 // saveIdentity keeps what a hub gave, the certificate last.
@@ -231,10 +227,11 @@ func (e *Edge) enrolKey() (*ecdsa.PrivateKey, error) {
 		return nil, err
 	}
 	if ok {
-		if key := parseKey(text); key != nil {
+		key, err := identity.DecodeKey(text)
+		if err == nil {
 			return key, nil
 		}
-		e.log.Warn("the key of an earlier attempt to enrol cannot be read, making another", "path", e.dir.File(keyFile))
+		e.log.Warn("the key of an earlier attempt to enrol cannot be read, making another", "path", e.dir.File(keyFile), "error", err)
 	}
 	key, err := identity.NewKey()
 	if err != nil {
@@ -244,18 +241,4 @@ func (e *Edge) enrolKey() (*ecdsa.PrivateKey, error) {
 		return nil, err
 	}
 	return key, e.dir.Write(keyFile, text, 0o600)
-}
-
-// parseKey returns nil for what is no key of ours.
-func parseKey(text []byte) *ecdsa.PrivateKey {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil
-	}
-	key, _ := parsed.(*ecdsa.PrivateKey)
-	return key
 }

@@ -23,6 +23,7 @@ const (
 	CodeTokenBad    Code = "token_bad"    // a join token that is malformed, unknown, tampered with
 	CodeTokenExpiry Code = "token_expiry" // a join token whose time is over
 	CodeCAMismatch  Code = "ca_mismatch"  // the hub's CA is not the one the token names
+	CodeCertExpiry  Code = "cert_expiry"  // a certificate that ended too long ago to be renewed
 
 	// Of the protocol between edge and hub.
 	CodeHeartbeatFirst Code = "heartbeat_first" // updates before this session's heartbeat was acknowledged

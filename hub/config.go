@@ -67,6 +67,9 @@ type Config struct {
 	// EdgeCertValidity is how long the certificates that this hub gives to edges are
 	// valid; edges renew them by themselves. 0: 365 days. At least a minute.
 	EdgeCertValidity time.Duration
+	// EdgeCertGrace is how long past its end an edge's certificate is still taken. An
+	// edge that was away for longer needs a join token again. 0: 365 days.
+	EdgeCertGrace time.Duration
 
 	// Packets replaces the UDP socket of QUIC, Listener the HTTP listener, Gossip the
 	// sockets of gossip (tests, simulations). The hub owns them from Open on, also
@@ -158,6 +161,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.EdgeCertValidity != 0 && c.EdgeCertValidity < minCertValidity {
 		invalid("validity of edges' certificates %s: less than %s", c.EdgeCertValidity, minCertValidity)
+	}
+	if c.EdgeCertGrace < 0 {
+		invalid("grace of edges' certificates %s: negative", c.EdgeCertGrace)
 	}
 	for _, p := range []int{c.HTTPPort, c.QUICPort, c.GossipPort} {
 		if p < 0 || p > 65535 {

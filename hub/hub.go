@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,6 +25,7 @@ import (
 	"skerry/hub/planner"
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
+	"skerry/syncproto/identity"
 	"skerry/syncproto/transport"
 )
 
@@ -37,6 +39,7 @@ type Hub struct {
 	log      *slog.Logger
 	dir      *dataDir
 	creds    credentials
+	own      atomic.Pointer[identity.Identity] // creds.identity, and what renews it
 	endpoint *transport.Endpoint
 	listener net.Listener
 	addr     state.HubAddr // where others reach this hub
@@ -54,6 +57,9 @@ type Hub struct {
 	planner   *planner.Planner
 	scheduler *scheduler.Scheduler
 	api       *api.API
+
+	// Of Open, and then of Run's goroutine that keeps the certificate.
+	authority *pki.Authority // nil: not known yet
 
 	ready   chan struct{}
 	closing sync.Once
@@ -87,6 +93,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		"http":      h.serveHTTP,
 		"lead":      h.lead,
 		"settle":    h.settle,
+		"identity":  h.keepCertificate,
 	} {
 		group.Go(func() error {
 			if err := run(ctx); err != nil {

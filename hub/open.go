@@ -72,7 +72,9 @@ func (h *Hub) open(ctx context.Context) error {
 		return err
 	}
 	h.creds = creds
-	give := pki.ServerTLS(creds.identity, cfg.Now)
+	h.own.Store(creds.identity)
+	h.renewAtStart()
+	give := pki.ServerTLS(h.self, cfg.Now)
 	serverTLS.Store(&give)
 	return h.openRooms()
 }
@@ -183,7 +185,7 @@ func (h *Hub) openPeers() error {
 	if h.addr.HTTP, err = h.httpAddr(host); err != nil {
 		return err
 	}
-	clientTLS := func() *tls.Config { return h.creds.identity.ClientTLS(h.cfg.Now) }
+	clientTLS := func() *tls.Config { return h.self().ClientTLS(h.cfg.Now) }
 	if h.hubPool, err = peers.NewPool(peers.PoolConfig{
 		Dialer: h.endpoint, ALPN: syncproto.ALPNHub, TLS: clientTLS, IdleTimeout: peerIdle, KeepAlive: peerIdle / 5,
 	}); err != nil {
@@ -322,6 +324,7 @@ func (h *Hub) openEnrolment() error {
 			return quic, gossip
 		},
 		EdgeValidity: h.cfg.EdgeCertValidity,
+		Grace:        h.cfg.EdgeCertGrace,
 		Now:          h.cfg.Now,
 		Log:          h.log.With("component", "pki"),
 	})

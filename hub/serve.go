@@ -40,7 +40,11 @@ func (h *Hub) serve(ctx context.Context, conn *transport.Conn) {
 	var err error
 	switch conn.ALPN() {
 	case syncproto.ALPNEdge:
-		err = h.gateway.Serve(ctx, conn)
+		if late := h.enrolment.CheckEdge(conn); late != nil {
+			err = errors.Join(late, conn.CloseWith(late))
+		} else {
+			err = h.gateway.Serve(ctx, conn)
+		}
 	case syncproto.ALPNHub:
 		h.peers.Serve(ctx, conn)
 		_, name := conn.Peer()

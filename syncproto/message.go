@@ -252,9 +252,11 @@ type Reply struct {
 	Error *fleet.Error `cbor:"1,keyasint,omitempty"`
 }
 
-// Enroll asks for a certificate, over ALPNEnroll, where the asker has none.
+// Enroll asks for a certificate, over ALPNEnroll. Who shows one on that connection
+// asks for another of the same name, and needs no token unless it ended too long
+// ago.
 type Enroll struct {
-	TokenID string `cbor:"1,keyasint"`
+	TokenID string `cbor:"1,keyasint"` // "": none
 	Secret  string `cbor:"2,keyasint"`
 	Role    string `cbor:"3,keyasint"` // RoleHub or RoleEdge
 	Name    string `cbor:"4,keyasint"`

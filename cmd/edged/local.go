@@ -85,7 +85,7 @@ func writeStatus(w io.Writer, s local.Status) error {
 	t.Add("Agent", fmt.Sprintf("%s, since %s", s.Version, s.Started.Format(time.DateTime)))
 	t.Add("Link", linkLine(s))
 	for _, note := range []struct{ name, text string }{
-		{"Last error", s.Link.LastError}, {"Fenced", s.Link.Fenced}, {"Cluster went back", s.Link.WentBack},
+		{"Last error", s.Link.LastError}, {"Certificate", s.Cert.LastError}, {"Fenced", s.Link.Fenced}, {"Cluster went back", s.Link.WentBack},
 	} {
 		if note.text != "" {
 			t.Add(note.name, note.text)

@@ -48,6 +48,8 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.DurationVar(&cfg.Heartbeat.MinTTL, "heartbeat-min-ttl", 0, "shortest time between an edge's beats (default 10s)")
 	flags.DurationVar(&cfg.Heartbeat.Grace, "heartbeat-grace", 0, "how much longer than that an edge may be silent (default 10s)")
 	flags.Float64Var(&cfg.Heartbeat.MaxRate, "heartbeat-max-rate", 0, "beats a second that this hub takes (default 500)")
+	flags.DurationVar(&cfg.EdgeCertValidity, "edge-cert-validity", 0, "how long edges' certificates are valid, which they renew by themselves (default 8760h)")
+	flags.DurationVar(&cfg.EdgeCertGrace, "edge-cert-grace", 0, "how long past its end an edge's certificate is taken; away for longer, it needs a join token again (default 8760h)")
 	edged.AddLogFlags(flags, &f.LogLevel, &f.LogJSON)
 }
 

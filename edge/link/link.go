@@ -71,7 +71,7 @@ type Memory interface {
 	// Keep writes r and appends the rows to the journal, durably and in one step.
 	Keep(ctx context.Context, r Remembered, rows ...fleet.Transition) error
 	// Beat notes that a hub answered a beat just now, when its clock showed hubTime
-	// (UnixNano).
+	// (UnixNano; 0: it is not to be believed).
 	Beat(ctx context.Context, hubTime int64) error
 	// Away is how long ago the last answered beat was, in machine time and across
 	// boots; 0 before the first.
@@ -137,6 +137,9 @@ type Config struct {
 	// each answer, and 0 is as long as the hub says. nil: always.
 	Silence func() time.Duration
 
+	// Ended is told why each session ended, nil: nobody. It must not block.
+	Ended func(why *fleet.Error)
+
 	BackoffCap time.Duration        // 0: DefaultBackoffCap
 	Uptime     func() time.Duration // of the machine, nil: since New
 	Now        func() time.Time     // wall clock: shown, never decided on; nil: time.Now
@@ -185,6 +188,9 @@ func New(cfg Config) (*Link, error) {
 	}
 	if cfg.Silence == nil {
 		cfg.Silence = func() time.Duration { return 0 }
+	}
+	if cfg.Ended == nil {
+		cfg.Ended = func(*fleet.Error) {}
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -311,7 +311,7 @@ func (s *session) beat(ctx context.Context, now time.Duration) {
 
 // acknowledged takes the answer to a beat.
 func (s *session) acknowledged(ctx context.Context, e syncproto.EventAck) {
-	if err := s.cfg.Memory.Beat(ctx, e.Ack.HubTime); err != nil {
+	if err := s.cfg.Memory.Beat(ctx, s.believed(e.Ack.HubTime)); err != nil {
 		s.log.Warn("answered beat not noted", "error", err)
 	}
 	sent := s.now() - e.RTT
@@ -338,6 +338,16 @@ func (s *session) acknowledged(ctx context.Context, e syncproto.EventAck) {
 		s.commit(ctx, e.Ack)
 	}
 	s.stands(ctx, e.Ack.Status)
+}
+
+// believed is the hub's time, or 0 where that is after the end of the certificate
+// that the hub showed. Its clock is wrong then, and by such a time this edge would
+// refuse the hubs whose clocks are right.
+func (s *session) believed(hubTime int64) int64 {
+	if chain := s.f.conn.State().PeerCertificates; len(chain) > 0 && hubTime > chain[0].NotAfter.UnixNano() {
+		return 0
+	}
+	return hubTime
 }
 
 // stands takes what the cluster says of this node.

@@ -155,6 +155,7 @@ func (s *session) replace(f *found) {
 
 // lost notes how a session ended and sets the pause before the next one.
 func (l *Link) lost(ctx context.Context, e ending) {
+	l.cfg.Ended(e.err)
 	l.log.Info("session over", "committed", e.committed, "code", e.err.Code, "error", e.err.Message)
 	stale := e.err.Code == fleet.CodeStaleSession
 	e.firstTry, l.stale = !l.stale, stale

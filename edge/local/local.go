@@ -33,9 +33,18 @@ type Status struct {
 	Uptime     time.Duration // of the machine
 	Started    time.Time     // of the agent, edge's clock
 	Enrolled   bool          // it has a certificate
+	Cert       Certificate
 	Link       Link
 	Journal    Journal
 	Allocs     []Alloc // by name, then id
+}
+
+// Certificate is the edge's own; it renews it by itself.
+type Certificate struct {
+	NotAfter time.Time // zero: there is none yet
+	RenewAt  time.Time // from when on another one is asked for
+	// LastError is why the last attempt to renew it failed.
+	LastError string `json:",omitempty"`
 }
 
 // Link is where the link to the hubs stands.

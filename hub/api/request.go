@@ -195,7 +195,7 @@ func Status(c fleet.Code) int {
 	switch c {
 	case fleet.CodeInvalid, fleet.CodeUnsupported:
 		return http.StatusBadRequest
-	case fleet.CodeForbidden, fleet.CodeTokenBad, fleet.CodeTokenExpiry:
+	case fleet.CodeForbidden, fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCertExpiry:
 		return http.StatusForbidden
 	case fleet.CodeNotFound:
 		return http.StatusNotFound

@@ -103,7 +103,7 @@ func (c *cluster) mustStart(id fleet.HubID, addr string, bootstrap bool) *hub {
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	ep, err := transport.New(transport.Config{Conn: socket, TLS: pki.ServerTLS(who, time.Now)})
+	ep, err := transport.New(transport.Config{Conn: socket, TLS: pki.ServerTLS(func() *identity.Identity { return who }, time.Now)})
 	if err != nil {
 		c.tb.Fatal(err)
 	}

@@ -214,7 +214,7 @@ func newHub(tb testing.TB, opts options) *hub {
 		tb.Fatal(err)
 	}
 	id := h.mustIssue(syncproto.RoleHub, "hub-1")
-	endpoint := mustEndpoint(tb, pki.ServerTLS(id, time.Now))
+	endpoint := mustEndpoint(tb, pki.ServerTLS(func() *identity.Identity { return id }, time.Now))
 	h.addr = endpoint.Addr()
 	h.serve(tb, endpoint)
 	return h

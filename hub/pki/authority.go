@@ -21,11 +21,13 @@ import (
 const (
 	CAValidity   = 10 * 365 * 24 * time.Hour
 	CertValidity = 365 * 24 * time.Hour // of a hub's; of an edge's where nothing else is set
-	// EdgeGrace is how long past its end an edge's certificate is still taken:
-	// being away for long is no failure, and renewing needs a connection.
+	// EdgeGrace is how long past its end an edge's certificate is still taken, where
+	// nothing else is set: being away for long is no failure, and renewing needs a
+	// connection.
 	EdgeGrace = 365 * 24 * time.Hour
 
-	// backdate covers hubs whose clocks differ.
+	// backdate covers hubs whose clocks differ. It is an eighth of the validity at
+	// most, so that it hardly counts for when a certificate is renewed.
 	backdate = time.Hour
 	// GossipKeyBytes makes memberlist use AES-256.
 	GossipKeyBytes = 32
@@ -38,20 +40,25 @@ const (
 var earliest = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // CheckClock refuses a time at which no hub can be: one before its cluster's CA
-// (nil: not known yet) was made. Certificates that a hub signs, and the end of
-// join tokens, go by its clock. Edges are not asked for theirs.
+// (nil: not known yet) was made, or after it ended. Certificates that a hub signs,
+// and the end of join tokens, go by its clock. Edges are not asked for theirs.
 func CheckClock(now time.Time, ca *x509.Certificate) error {
 	after := earliest
 	if ca != nil && ca.NotBefore.After(after) {
 		after = ca.NotBefore
 	}
-	if !now.Before(after) {
-		return nil
+	if now.Before(after) {
+		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's says %s, and it is past %s", stamp(now), stamp(after)).
+			WithHint("set the clock of this machine, then start again: certificates and join tokens go by it")
 	}
-	return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's says %s, and it is past %s",
-		now.UTC().Format(time.RFC3339), after.UTC().Format(time.RFC3339)).
-		WithHint("set the clock of this machine, then start again: certificates and join tokens go by it")
+	if ca != nil && now.After(ca.NotAfter) {
+		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's says %s, and the cluster's CA ends at %s", stamp(now), stamp(ca.NotAfter)).
+			WithHint("set the clock of this machine, then start again; where it is right, the cluster has come to its end: make a new one")
+	}
+	return nil
 }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // NewCluster makes the identity of a new cluster: id, CA, gossip key. It is
 // refused while the clock is obviously wrong, since the CA's validity starts now.
@@ -121,8 +128,15 @@ func NewAuthority(c state.Cluster) (*Authority, error) {
 		return nil, fmt.Errorf("parse the CA's key: %w", err)
 	}
 	key, ok := k.(*ecdsa.PrivateKey)
-	if !ok || !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, fmt.Errorf("check the CA of cluster %s: its key is not for its certificate", c.ID)
+	if !ok {
+		return nil, fmt.Errorf("parse the CA's key: it is a %T, not ECDSA", k)
+	}
+	return newAuthority(cert, key)
+}
+
+func newAuthority(cert *x509.Certificate, key *ecdsa.PrivateKey) (*Authority, error) {
+	if !key.PublicKey.Equal(cert.PublicKey) {
+		return nil, fmt.Errorf("check %s: the key is not for its certificate", cert.Subject.CommonName)
 	}
 	return &Authority{cert: cert, key: key}, nil
 }
@@ -153,6 +167,23 @@ type Request struct {
 	Validity time.Duration // 0: CertValidity
 }
 
+// Renew is a hub's identity with a new certificate for the key that it has. It is
+// refused while the clock is obviously wrong.
+func (a *Authority) Renew(id *identity.Identity, now time.Time) (*identity.Identity, error) {
+	if err := CheckClock(now, a.cert); err != nil {
+		return nil, err
+	}
+	csr, err := identity.NewRequest(id.Key, id.Role, id.Name)
+	if err != nil {
+		return nil, err
+	}
+	cert, _, err := a.Sign(Request{Role: id.Role, Name: id.Name, CSR: csr}, now)
+	if err != nil {
+		return nil, err
+	}
+	return id.Renewed(cert)
+}
+
 // Sign makes a certificate (DER). It serves enrolment and renewal. A request that
 // is not in order is CodeInvalid.
 func (a *Authority) Sign(req Request, now time.Time) ([]byte, state.Certificate, error) {
@@ -160,16 +191,17 @@ func (a *Authority) Sign(req Request, now time.Time) ([]byte, state.Certificate,
 	if err != nil {
 		return nil, state.Certificate{}, err
 	}
-	serial, err := newSerial()
+	number, err := newSerial()
 	if err != nil {
 		return nil, state.Certificate{}, err
 	}
+	validity := cmp.Or(req.Validity, CertValidity)
 	template := &x509.Certificate{
-		SerialNumber: serial,
+		SerialNumber: number,
 		Subject:      pkix.Name{CommonName: identity.CommonName(req.Role, req.Name)},
 		DNSNames:     []string{req.Name + "." + req.Role + ".skerry"},
-		NotBefore:    now.Add(-backdate),
-		NotAfter:     now.Add(cmp.Or(req.Validity, CertValidity)),
+		NotBefore:    now.Add(-min(backdate, validity/8)),
+		NotAfter:     now.Add(validity),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
@@ -183,9 +215,12 @@ func (a *Authority) Sign(req Request, now time.Time) ([]byte, state.Certificate,
 	if err != nil {
 		return nil, state.Certificate{}, fmt.Errorf("sign a certificate for %s: %w", template.Subject.CommonName, err)
 	}
-	return cert, state.Certificate{
-		Serial: serial.Text(16), Subject: template.Subject.CommonName, NotAfter: template.NotAfter.UnixNano(),
-	}, nil
+	return cert, Record(template), nil
+}
+
+// Record is what the cluster keeps of a certificate.
+func Record(cert *x509.Certificate) state.Certificate {
+	return state.Certificate{Serial: serial(cert), Subject: cert.Subject.CommonName, NotAfter: cert.NotAfter.UnixNano()}
 }
 
 // checkRequest returns the key of a request that is in order.
@@ -215,6 +250,9 @@ func checkRequest(csr []byte, role, name string) (*ecdsa.PublicKey, error) {
 	}
 	return key, nil
 }
+
+// serial is a certificate's as the state has it.
+func serial(cert *x509.Certificate) string { return cert.SerialNumber.Text(16) }
 
 func newSerial() (*big.Int, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))

@@ -1,9 +1,11 @@
 // Package pki is the cluster's certificate authority: it makes the CA and the
-// join tokens, signs certificates for hubs and edges that enrol with a token, and
-// gives the server's half of a hub's TLS. What edges need as well is package
-// syncproto/identity.
+// join tokens, signs certificates for hubs and edges that enrol with a token, lets
+// edges renew theirs and hubs sign their own anew, and gives the server's half of
+// a hub's TLS. What edges need as well is package syncproto/identity.
 //
 // hub.Open calls it. The CA and the tokens are kept in the replicated state
 // (package hub/state), so that any hub can sign; Save keeps one hub's own
-// certificate and key below its data directory. It starts no goroutine.
+// certificate and key below its data directory, and SaveAuthority the CA's key, so
+// that a hub whose certificate ended while all hubs were off can renew it before
+// it has talked to anybody. It starts no goroutine.
 package pki

@@ -2,6 +2,7 @@ package pki
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,8 +35,10 @@ type Registry interface {
 type EnrolConfig struct {
 	Registry Registry
 	Hubs     func() (quic, gossip []string) // addresses that the answer names
-	// EdgeValidity is how long the certificate of an edge is valid. 0: CertValidity.
+	// EdgeValidity is how long the certificate of an edge is valid, 0: CertValidity,
+	// and Grace how long past its end it is taken, 0: EdgeGrace.
 	EdgeValidity time.Duration
+	Grace        time.Duration
 	Now          func() time.Time
 	Log          *slog.Logger // nil: discard
 }
@@ -47,6 +50,9 @@ type Enrolment struct{ cfg EnrolConfig }
 func NewEnrolment(cfg EnrolConfig) (*Enrolment, error) {
 	if cfg.Registry == nil || cfg.Hubs == nil || cfg.Now == nil {
 		return nil, errors.New("make the enrolment service: registry, hubs and clock are required")
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = EdgeGrace
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -85,7 +91,7 @@ func (e *Enrolment) converse(ctx context.Context, conn *transport.Conn) error {
 		return fleet.Errorf(fleet.CodeFrameBad, "expected an enrol frame, got %T", m)
 	}
 	var answer syncproto.Message
-	enrolled, err := e.Enroll(ctx, conn.RemoteAddr(), req)
+	enrolled, err := e.Enroll(ctx, Applicant{Addr: conn.RemoteAddr(), Cert: shown(conn)}, req)
 	if err != nil {
 		refusal := fleet.AsError(err)
 		answer = syncproto.Refused{Code: refusal.Code, Message: refusal.Message, Hint: refusal.Hint}
@@ -105,12 +111,35 @@ func (e *Enrolment) converse(ctx context.Context, conn *transport.Conn) error {
 	return nil
 }
 
+// Applicant is who asks.
+type Applicant struct {
+	Addr net.Addr
+	Cert *x509.Certificate // the edge's that it showed, of whatever age; nil: none
+}
+
+// shown is the certificate that the peer of a connection showed, or nil.
+func shown(conn *transport.Conn) *x509.Certificate {
+	if chain := conn.State().PeerCertificates; len(chain) > 0 {
+		return chain[0]
+	}
+	return nil
+}
+
+// CheckEdge says no to the edge at the other side of a connection where its
+// certificate ended too long ago. It is CodeCertExpiry.
+func (e *Enrolment) CheckEdge(conn *transport.Conn) *fleet.Error {
+	if cert := shown(conn); cert != nil {
+		return e.checkAge(cert, e.cfg.Now())
+	}
+	return nil // TLS does not let it come to this
+}
+
 // Enroll answers one request. Errors are *fleet.Error: token_bad, token_expiry,
-// forbidden (the token is not for that role), conflict (the name is taken),
-// invalid, unavailable.
-func (e *Enrolment) Enroll(ctx context.Context, from net.Addr, req syncproto.Enroll) (syncproto.Enrolled, error) {
-	log := e.cfg.Log.With("role", req.Role, "name", req.ID, "remote", from.String(), "token", req.TokenID)
-	answer, err := e.enroll(ctx, req)
+// cert_expiry, forbidden (the token is not for that role, the certificate of
+// another edge), conflict (the name is taken), invalid, unavailable.
+func (e *Enrolment) Enroll(ctx context.Context, from Applicant, req syncproto.Enroll) (syncproto.Enrolled, error) {
+	log := e.cfg.Log.With("role", req.Role, "name", req.ID, "remote", from.Addr.String(), "token", req.TokenID, "renewal", from.Cert != nil)
+	answer, err := e.enroll(ctx, from.Cert, req)
 	if err != nil {
 		refusal := fleet.AsError(err)
 		log.Warn("enrolment refused", "code", refusal.Code, "error", refusal)
@@ -120,7 +149,7 @@ func (e *Enrolment) Enroll(ctx context.Context, from net.Addr, req syncproto.Enr
 	return answer, nil
 }
 
-func (e *Enrolment) enroll(ctx context.Context, req syncproto.Enroll) (syncproto.Enrolled, error) {
+func (e *Enrolment) enroll(ctx context.Context, held *x509.Certificate, req syncproto.Enroll) (syncproto.Enrolled, error) {
 	now := e.cfg.Now()
 	cluster, ok := e.cfg.Registry.Cluster()
 	if !ok {
@@ -131,15 +160,16 @@ func (e *Enrolment) enroll(ctx context.Context, req syncproto.Enroll) (syncproto
 		return syncproto.Enrolled{}, err
 	}
 	if err := CheckClock(now, ca.cert); err != nil { // whoever asks can ask another hub, or later
-		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong, it says %s", now.UTC().Format(time.RFC3339)).
+		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong, it says %s", stamp(now)).
 			WithHint("set it: certificates and join tokens go by it")
 	}
-	if err := e.checkToken(req, now); err != nil {
-		return syncproto.Enrolled{}, err
+	if held == nil {
+		err = e.checkNewcomer(req, now)
+	} else {
+		err = e.checkRenewal(held, req, now)
 	}
-	if e.cfg.Registry.Known(req.Role, req.ID) {
-		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeConflict, "enrol: the cluster has the %s %q already", req.Role, req.ID).
-			WithHint("take another name, or keep the data directory of the one that is there")
+	if err != nil {
+		return syncproto.Enrolled{}, err
 	}
 	ask := Request{Role: req.Role, Name: req.ID, CSR: req.CSR}
 	if req.Role == syncproto.RoleEdge {
@@ -148,6 +178,9 @@ func (e *Enrolment) enroll(ctx context.Context, req syncproto.Enroll) (syncproto
 	cert, record, err := ca.Sign(ask, now)
 	if err != nil {
 		return syncproto.Enrolled{}, err
+	}
+	if held != nil {
+		record.Replaces = serial(held)
 	}
 	if err := e.cfg.Registry.Record(ctx, record); err != nil {
 		return syncproto.Enrolled{}, fmt.Errorf("record a certificate: %w", err)
@@ -160,6 +193,45 @@ func (e *Enrolment) enroll(ctx context.Context, req syncproto.Enroll) (syncproto
 	return answer, nil
 }
 
+// checkNewcomer wants a token, and a name that nobody has.
+func (e *Enrolment) checkNewcomer(req syncproto.Enroll, now time.Time) error {
+	if err := e.checkToken(req, now); err != nil {
+		return err
+	}
+	if !e.cfg.Registry.Known(req.Role, req.ID) {
+		return nil
+	}
+	return fleet.Errorf(fleet.CodeConflict, "enrol: the cluster has the %s %q already", req.Role, req.ID).
+		WithHint("take another name, or keep the data directory of the one that is there")
+}
+
+// checkRenewal wants the edge itself: the certificate that it has, for the same
+// name. A token counts only where that ended too long ago.
+func (e *Enrolment) checkRenewal(held *x509.Certificate, req syncproto.Enroll, now time.Time) error {
+	role, name, _ := identity.Subject(held)
+	if req.Role != role || req.ID != name {
+		return fleet.Errorf(fleet.CodeForbidden, "enrol: the certificate of %s is no way to one of %s",
+			identity.CommonName(role, name), identity.CommonName(req.Role, req.ID))
+	}
+	err := e.checkAge(held, now)
+	if err == nil {
+		return nil
+	}
+	if req.TokenID == "" {
+		return err
+	}
+	return e.checkToken(req, now)
+}
+
+func (e *Enrolment) checkAge(cert *x509.Certificate, now time.Time) *fleet.Error {
+	until := cert.NotAfter.Add(e.cfg.Grace)
+	if !now.After(until) {
+		return nil
+	}
+	return fleet.Errorf(fleet.CodeCertExpiry, "check an edge: its certificate ended at %s, and was taken until %s", stamp(cert.NotAfter), stamp(until)).
+		WithHint("it was away for too long: start it with --token-file and a new join token; it stays the same node, and its tasks and its history are kept")
+}
+
 // checkToken says which of a token's parts is wrong only to who knows its secret.
 func (e *Enrolment) checkToken(req syncproto.Enroll, now time.Time) error {
 	token, ok := e.cfg.Registry.Token(req.TokenID)
@@ -168,7 +240,7 @@ func (e *Enrolment) checkToken(req syncproto.Enroll, now time.Time) error {
 			WithHint("it may have been removed, or the cluster restored from before it was made: take a new one from a hub")
 	}
 	if token.ExpiresAt != 0 && now.UnixNano() >= token.ExpiresAt {
-		return fleet.Errorf(fleet.CodeTokenExpiry, "enrol: the join token %s expired at %s", token.ID, time.Unix(0, token.ExpiresAt).UTC().Format(time.RFC3339)).
+		return fleet.Errorf(fleet.CodeTokenExpiry, "enrol: the join token %s expired at %s", token.ID, stamp(time.Unix(0, token.ExpiresAt))).
 			WithHint("make a new one on a hub")
 	}
 	if !slices.Contains(token.Roles, req.Role) {

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,10 @@ const (
 	fileCA   = "ca.pem"
 	fileKey  = "hub-key.pem"
 	fileCert = "hub.pem"
+	// fileCAKey is a copy of what the replicated state has: hubs that were all off
+	// for longer than their certificates last must be able to talk to each other
+	// before they have a state.
+	fileCAKey = "ca-key.pem"
 )
 
 // Save writes a hub's identity below dir, which it makes, durably: ca.pem,
@@ -42,6 +47,37 @@ func Save(dir string, id *identity.Identity) error {
 		}
 	}
 	return nil
+}
+
+// SaveCert replaces the certificate alone, durably: that of Renew.
+func SaveCert(dir string, id *identity.Identity) error {
+	return WriteFile(filepath.Join(dir, fileCert), identity.EncodeCert(id.Cert.Raw), 0o644)
+}
+
+// SaveAuthority writes the CA's key below dir, durably and with mode 0600.
+func SaveAuthority(dir string, a *Authority) error {
+	key, err := identity.EncodeKey(a.key)
+	if err != nil {
+		return err
+	}
+	return WriteFile(filepath.Join(dir, fileCAKey), key, 0o600)
+}
+
+// LoadAuthority reads what SaveAuthority wrote; nil where there is none. ca is the
+// certificate that the key must be for.
+func LoadAuthority(dir string, ca *x509.Certificate) (*Authority, error) {
+	text, err := os.ReadFile(filepath.Join(dir, fileCAKey))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the CA's key: %w", err)
+	}
+	key, err := identity.DecodeKey(text)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA's key: %w", err)
+	}
+	return newAuthority(ca, key)
 }
 
 // Load reads what Save wrote; ok is false where there is none.

@@ -253,7 +253,7 @@ func TestEnrollAnswers(t *testing.T) {
 				try.change(&req)
 			}
 			before := len(r.records)
-			answer, err := mustEnrolment(t, r, now).Enroll(t.Context(), &net.UDPAddr{}, req)
+			answer, err := mustEnrolment(t, r, now).Enroll(t.Context(), pki.Applicant{Addr: &net.UDPAddr{}}, req)
 			if fleet.CodeOf(err) != try.want {
 				t.Fatalf("got %v, want code %q", err, try.want)
 			}
@@ -277,7 +277,7 @@ func TestEnrollGivesNothingThatIsNotRecorded(t *testing.T) {
 	r := mustRegistry(t)
 	token := r.mustToken(0, syncproto.RoleEdge)
 	r.fail = errors.New("no leader")
-	answer, err := mustEnrolment(t, r, start).Enroll(t.Context(), &net.UDPAddr{}, syncproto.Enroll{
+	answer, err := mustEnrolment(t, r, start).Enroll(t.Context(), pki.Applicant{Addr: &net.UDPAddr{}}, syncproto.Enroll{
 		TokenID: token.ID, Secret: token.Secret, Role: syncproto.RoleEdge, ID: nodeID, CSR: mustRequest(t, syncproto.RoleEdge, nodeID),
 	})
 	if err == nil || answer.Cert != nil {
@@ -311,8 +311,12 @@ func mustEndpoint(tb testing.TB, cfg transport.Config) *transport.Endpoint {
 
 func mustServe(tb testing.TB, r *registry, e *pki.Enrolment) server {
 	tb.Helper()
-	id := mustIssue(tb, *r.cluster, syncproto.RoleHub, "one")
-	ep := mustEndpoint(tb, transport.Config{TLS: pki.ServerTLS(id, func() time.Time { return start })})
+	return mustServeAs(tb, mustIssue(tb, *r.cluster, syncproto.RoleHub, "one"), e, start)
+}
+
+func mustServeAs(tb testing.TB, id *identity.Identity, e *pki.Enrolment, now time.Time) server {
+	tb.Helper()
+	ep := mustEndpoint(tb, transport.Config{TLS: pki.ServerTLS(func() *identity.Identity { return id }, func() time.Time { return now })})
 	ctx, cancel := context.WithCancel(tb.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -419,6 +423,7 @@ func TestServerTLSChecksRoles(t *testing.T) {
 		"a hub as an edge":     {hub.id, syncproto.ALPNEdge, false},
 		"another cluster":      {foreign, syncproto.ALPNHub, false},
 		"a protocol not known": {hub.id, "skerry-hub/9", false},
+		"a hub that renews":    {hub.id, syncproto.ALPNEnroll, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tls := try.id.ClientTLS(now)

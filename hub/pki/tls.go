@@ -13,37 +13,45 @@ import (
 )
 
 // ServerTLS gives the server's side for each protocol, as transport.Config.TLS
-// wants it: enrolment asks for no certificate and shows the CA, edges' sessions
-// want an edge's, the rest a hub's.
-func ServerTLS(id *identity.Identity, now func() time.Time) func(alpn []string) (*tls.Config, error) {
-	own := id.Certificate()
-	withCA := own
-	withCA.Certificate = append(slices.Clone(own.Certificate), id.CA.Raw)
-
-	mutual := func(alpn string, check identity.Check) *tls.Config {
-		check.CA = id.CA
+// wants it: enrolment shows the CA and asks for the certificate of an edge that
+// renews it, edges' sessions want an edge's, the rest a hub's. An edge's is taken
+// here however long ago it ended: CheckEdge says no in words. self is asked at
+// every handshake, so that a renewed certificate counts; its CA does not change.
+func ServerTLS(self func() *identity.Identity, now func() time.Time) func(alpn []string) (*tls.Config, error) {
+	ca := self().CA
+	server := func(alpn string, extra ...[]byte) *tls.Config {
 		return &tls.Config{
-			MinVersion:   tls.VersionTLS13,
-			NextProtos:   []string{alpn},
-			Certificates: []tls.Certificate{own},
-			ClientAuth:   tls.RequireAnyClientCert, // VerifyConnection does the rest
-			VerifyConnection: func(cs tls.ConnectionState) error {
-				c := check
-				c.Now = now()
-				return c.Verify(cs.PeerCertificates)
+			MinVersion: tls.VersionTLS13,
+			NextProtos: []string{alpn},
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+				own := self().Certificate()
+				own.Certificate = append(slices.Clone(own.Certificate), extra...)
+				return &own, nil
 			},
 		}
 	}
-	hub := identity.Check{Role: syncproto.RoleHub}
+	mutual := func(alpn, role string, at func() time.Time) *tls.Config {
+		c := server(alpn)
+		c.ClientAuth = tls.RequireAnyClientCert // VerifyConnection does the rest
+		c.VerifyConnection = func(cs tls.ConnectionState) error {
+			return identity.Check{CA: ca, Role: role, Now: at()}.Verify(cs.PeerCertificates)
+		}
+		return c
+	}
+	anyTime := func() time.Time { return time.Time{} }
+	enrol := server(syncproto.ALPNEnroll, ca.Raw)
+	enrol.ClientAuth = tls.RequestClientCert
+	enrol.VerifyConnection = func(cs tls.ConnectionState) error {
+		if len(cs.PeerCertificates) == 0 {
+			return nil
+		}
+		return identity.Check{CA: ca, Role: syncproto.RoleEdge}.Verify(cs.PeerCertificates)
+	}
 	configs := map[string]*tls.Config{
-		syncproto.ALPNEdge: mutual(syncproto.ALPNEdge, identity.Check{Role: syncproto.RoleEdge, Grace: EdgeGrace}),
-		syncproto.ALPNHub:  mutual(syncproto.ALPNHub, hub),
-		syncproto.ALPNRaft: mutual(syncproto.ALPNRaft, hub),
-		syncproto.ALPNEnroll: {
-			MinVersion:   tls.VersionTLS13,
-			NextProtos:   []string{syncproto.ALPNEnroll},
-			Certificates: []tls.Certificate{withCA},
-		},
+		syncproto.ALPNEdge:   mutual(syncproto.ALPNEdge, syncproto.RoleEdge, anyTime),
+		syncproto.ALPNHub:    mutual(syncproto.ALPNHub, syncproto.RoleHub, now),
+		syncproto.ALPNRaft:   mutual(syncproto.ALPNRaft, syncproto.RoleHub, now),
+		syncproto.ALPNEnroll: enrol,
 	}
 	return func(alpn []string) (*tls.Config, error) {
 		for _, name := range alpn {

@@ -1,13 +1,15 @@
 // Package enroll is the conversation by which a machine that holds a join token
-// gets its certificate (ALPN skerry-enroll/1), for hubs and edges alike. The
-// answering half is package hub/pki.
+// gets its certificate, for hubs and edges alike, and by which an edge renews it
+// (ALPN skerry-enroll/1). The answering half is package hub/pki.
 //
 // It starts no goroutine and persists nothing.
 package enroll
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -30,7 +32,10 @@ type Dialer interface {
 
 // Applicant asks for a certificate.
 type Applicant struct {
-	Token identity.Token
+	// Held is what it has, and wants to renew; nil: nothing yet. The hub is checked
+	// against its CA, and is shown its certificate.
+	Held  *identity.Identity
+	Token identity.Token    // may be zero with Held: it counts where that ended too long ago
 	Role  string            // syncproto.RoleHub or RoleEdge
 	ID    string            // a hub's name, an edge's node id
 	Name  string            // of an edge: the name that people see
@@ -39,10 +44,10 @@ type Applicant struct {
 	Now func() time.Time
 }
 
-// Enroll asks the hub at addr. The hub is checked against the token's CA hash
-// before the secret is sent, and what it answers is checked, too. Errors are
-// *fleet.Error: token_bad, token_expiry, ca_mismatch, conflict, forbidden,
-// unavailable, timeout.
+// Enroll asks the hub at addr. The hub is checked against the CA, or the token's
+// hash of it, before the secret is sent, and what it answers is checked, too.
+// Errors are *fleet.Error: token_bad, token_expiry, cert_expiry, ca_mismatch,
+// conflict, forbidden, unavailable, timeout.
 func Enroll(ctx context.Context, d Dialer, addr net.Addr, a Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
 		fleet.Errorf(fleet.CodeTimeout, "enrol at %s: no answer within %s", addr, timeout))
@@ -51,7 +56,7 @@ func Enroll(ctx context.Context, d Dialer, addr net.Addr, a Applicant) (*identit
 	if err != nil {
 		return nil, syncproto.Enrolled{}, err
 	}
-	conn, err := d.Dial(ctx, transport.DialConfig{Addr: addr, ALPN: syncproto.ALPNEnroll, TLS: a.Token.EnrollTLS(a.Now)})
+	conn, err := d.Dial(ctx, transport.DialConfig{Addr: addr, ALPN: syncproto.ALPNEnroll, TLS: a.tls()})
 	if err != nil {
 		return nil, syncproto.Enrolled{}, fmt.Errorf("enrol: %w", err)
 	}
@@ -66,6 +71,21 @@ func Enroll(ctx context.Context, d Dialer, addr net.Addr, a Applicant) (*identit
 		return nil, syncproto.Enrolled{}, errors.Join(err, conn.CloseWith(nil))
 	}
 	return id, answer, conn.CloseWith(nil)
+}
+
+func (a Applicant) tls() *tls.Config {
+	if a.Held != nil {
+		return a.Held.ClientTLS(a.Now)
+	}
+	return a.Token.EnrollTLS(a.Now)
+}
+
+// knows reports whether ca (DER) is that of the cluster it asks.
+func (a Applicant) knows(ca []byte) bool {
+	if a.Held != nil {
+		return bytes.Equal(ca, a.Held.CA.Raw)
+	}
+	return a.Token.Names(ca)
 }
 
 func ask(ctx context.Context, conn *transport.Conn, req syncproto.Enroll) (syncproto.Enrolled, error) {
@@ -104,8 +124,8 @@ func exchange(stream *transport.Stream, req syncproto.Enroll) (syncproto.Message
 
 // accept checks that the answer is what was asked for.
 func accept(a Applicant, answer syncproto.Enrolled) (*identity.Identity, error) {
-	if !a.Token.Names(answer.CA) {
-		return nil, fleet.Errorf(fleet.CodeCAMismatch, "enrol: the hub gave a CA that is not the one that the join token names")
+	if !a.knows(answer.CA) {
+		return nil, fleet.Errorf(fleet.CodeCAMismatch, "enrol: the hub gave a CA that is not the cluster's")
 	}
 	id, err := identity.New(answer.Cert, answer.CA, a.Key)
 	if err != nil {

@@ -54,7 +54,7 @@ func New(cert, ca []byte, key *ecdsa.PrivateKey) (*Identity, error) {
 
 // Load is New from PEM texts, as EncodeCert and EncodeKey make them.
 func Load(cert, key, ca []byte) (*Identity, error) {
-	k, err := decodeKey(key)
+	k, err := DecodeKey(key)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,6 @@ type Check struct {
 	Role string // "": any
 	// Now is compared with the end of validity alone. Zero: not at all.
 	Now time.Time
-	// Grace is how long past its end a certificate is still taken.
-	Grace time.Duration
 }
 
 // Verify checks a peer's chain, its own certificate first. Errors are
@@ -141,7 +139,7 @@ func (c Check) Verify(chain []*x509.Certificate) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
 		return fleet.Errorf(fleet.CodeForbidden, "check a peer: the certificate of %s ended at %s", leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339)).
-			WithHint("enrol again with a join token")
+			WithHint("a hub renews its own while it runs: look at its log, and at its clock")
 	}
 	if err != nil {
 		return fleet.Errorf(fleet.CodeForbidden, "check a peer: the certificate of %s: %v", leaf.Subject.CommonName, err).
@@ -150,17 +148,12 @@ func (c Check) Verify(chain []*x509.Certificate) error {
 	return nil
 }
 
-// moment is the time to check a leaf at, so that nothing but its end, with the
-// grace, counts.
+// moment is the time to check a leaf at, so that nothing but its end counts.
 func (c Check) moment(leaf *x509.Certificate) time.Time {
-	at := c.Now
-	if at.Before(leaf.NotBefore) {
+	if c.Now.Before(leaf.NotBefore) {
 		return leaf.NotBefore
 	}
-	if at.After(leaf.NotAfter) && !at.After(leaf.NotAfter.Add(c.Grace)) {
-		return leaf.NotAfter
-	}
-	return at
+	return c.Now
 }
 
 // CommonName is the common name of a certificate.
@@ -229,8 +222,8 @@ func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der}), nil
 }
 
-// decodeKey is the inverse of EncodeKey.
-func decodeKey(text []byte) (*ecdsa.PrivateKey, error) {
+// DecodeKey is the inverse of EncodeKey.
+func DecodeKey(text []byte) (*ecdsa.PrivateKey, error) {
 	der, err := decodePEM(text, pemKey)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,163 @@
+package edge
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+	"skerry/syncproto/enroll"
+	"skerry/syncproto/identity"
+)
+
+// Pauses between attempts to renew the certificate, each of which asks every hub.
+const (
+	renewPauseMin = time.Minute
+	renewPauseMax = time.Hour
+)
+
+// renewSpread bounds the time over which a fleet spreads its renewals: edges that
+// came together, or are back together, would else all ask at once.
+func renewSpread(validity time.Duration) time.Duration { return min(validity/50, time.Hour) }
+
+// keepCertificate renews the certificate, each time that a beat was answered and
+// it is due, or a hub said that it ended too long ago. It sets no timer of its own
+// while no hub is in reach.
+func (e *Edge) keepCertificate(ctx context.Context) error {
+	pause := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(renewPauseMin), backoff.WithMaxInterval(renewPauseMax), backoff.WithMaxElapsedTime(0),
+	)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-e.renewals:
+		}
+		wait, ok := e.mustRenew()
+		if !ok {
+			continue
+		}
+		if rest(ctx, wait) != nil {
+			return nil
+		}
+		err := e.renew(ctx)
+		e.mu.Lock()
+		e.renewErr = err
+		e.mu.Unlock()
+		if err == nil {
+			pause.Reset()
+			continue
+		}
+		if ctx.Err() == nil {
+			e.log.Warn("certificate not renewed, trying again", "error", err)
+		}
+		if rest(ctx, pause.NextBackOff()) != nil {
+			return nil
+		}
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// nudgeRenewal makes keepCertificate look.
+func (e *Edge) nudgeRenewal() {
+	select {
+	case e.renewals <- struct{}{}:
+	default: // it is about to
+	}
+}
+
+// answered is told of each answered beat: what time it is is known then, and a hub
+// is in reach.
+func (e *Edge) answered() {
+	now := e.trustedNow()
+	e.mu.Lock()
+	e.tooLate = false
+	due := e.identity.Due(now)
+	e.mu.Unlock()
+	if due {
+		e.nudgeRenewal()
+	}
+}
+
+// ended is told why a session ended. What it is about is a hub that takes the
+// certificate no more, which this machine may not know by its own time: it does not
+// count while it is off.
+func (e *Edge) ended(err *fleet.Error) {
+	if err.Code != fleet.CodeCertExpiry {
+		return
+	}
+	e.mu.Lock()
+	e.tooLate = true
+	e.mu.Unlock()
+	e.nudgeRenewal()
+}
+
+// mustRenew reports whether there is something to do, and after which time.
+func (e *Edge) mustRenew() (wait time.Duration, ok bool) {
+	e.mu.Lock()
+	id, tooLate := e.identity, e.tooLate
+	e.mu.Unlock()
+	if tooLate {
+		return 0, e.cfg.TokenFile != "" // asking without a token is no use
+	}
+	if !id.Due(e.trustedNow()) {
+		return 0, false
+	}
+	return rand.N(renewSpread(id.Cert.NotAfter.Sub(id.Cert.NotBefore)) + 1), true
+}
+
+// renew asks the hubs for another certificate for the key that this edge has, the
+// hub of the session first, and keeps it before it is used.
+func (e *Edge) renew(ctx context.Context) error {
+	e.mu.Lock()
+	id, l, tooLate := e.identity, e.link, e.tooLate
+	e.mu.Unlock()
+	a := enroll.Applicant{
+		Held: id, Role: syncproto.RoleEdge, ID: id.Name, Name: e.cfg.Name, Key: id.Key, Now: e.trustedNow,
+	}
+	if tooLate {
+		var err error
+		if a.Token, err = e.readToken(); err != nil {
+			return err
+		}
+	}
+	link := l.Status()
+	hubs := slices.Concat([]string{link.Hub}, slices.DeleteFunc(link.Hubs, func(h string) bool { return h == link.Hub }))
+	renewed, _, err := e.enrolOnce(ctx, hubs, a)
+	if err != nil {
+		return fmt.Errorf("renew the certificate: %w", err)
+	}
+	if err := e.dir.Write(certFile, identity.EncodeCert(renewed.Cert.Raw), 0o600); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.identity, e.tooLate = renewed, false
+	e.mu.Unlock()
+	e.log.Info("certificate renewed", "ended", id.Cert.NotAfter, "until", renewed.Cert.NotAfter)
+	return nil
+}
+
+// readToken reads the join token that the configuration names.
+func (e *Edge) readToken() (identity.Token, error) {
+	text, err := os.ReadFile(e.cfg.TokenFile)
+	if err != nil {
+		return identity.Token{}, fleet.Errorf(fleet.CodeTokenBad, "read the join token: %v", err)
+	}
+	return identity.ParseToken(string(text))
+}
