@@ -23,7 +23,7 @@ func TestDrawn(t *testing.T) {
 	var err error
 	s := schedule.Draw(*seed, schedule.Shape{})
 	virtual.Bubble(t, func() {
-		o, err = virtual.Play{Schedule: s, Dir: dir, Name: "drawn"}.Run(context.Background(), func() time.Duration { return 0 })
+		o, err = virtual.Play{Schedule: s, Dir: dir, Name: "drawn", Raft: virtual.Stretched}.Run(context.Background(), func() time.Duration { return 0 })
 	})
 	_ = began
 	t.Log(s.String())

@@ -15,13 +15,23 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/chaos"
+	"skerry/chaos/cell"
 	"skerry/chaos/faultnet"
+	"skerry/drivers/rawexec"
 )
 
 // version is set when the program is linked.
 var version = "dev"
 
 func main() {
+	rawexec.Supervise() // a supervisor of a task has no use for anything below
+	if cell.Keeper() {
+		code, err := cell.Keep()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "skerry-chaos: %v\n", err)
+		}
+		os.Exit(code)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
 	stop()
@@ -51,8 +61,10 @@ func command() *cobra.Command {
 	run := &cobra.Command{Use: "run", Short: "Run a fleet of real processes and break it"}
 	run.PersistentFlags().BoolVar(&s.netns, "netns", false, "network namespaces (the default for root)")
 	run.PersistentFlags().BoolVar(&s.proxy, "proxy", false, "proxies on loopback (the default for everybody else)")
-	run.AddCommand(partition(s), reboot(s), healed(s), hubKill(s), restore(s), clone(s), damage(s), rejoin(s))
+	run.AddCommand(faults(s), partition(s), reboot(s), healed(s), hubKill(s), restore(s), clone(s), damage(s), rejoin(s))
+	root.AddCommand(clocked()...)
 	root.AddCommand(run, demo(s), footprint(s))
+	root.AddCommand(sim()...)
 	return root
 }
 

@@ -1,0 +1,233 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"skerry/chaos/check"
+	"skerry/chaos/history"
+	"skerry/chaos/report"
+	"skerry/chaos/schedule"
+)
+
+// Config of a campaign.
+type Config struct {
+	Program []string // command line that makes this program a Worker
+	Name    string
+	Repeat  string
+	Dir     string // of what is kept
+	Memory  string // a folder on a file system in memory, "": below Dir
+	// Scenarios are played first; then Seeds are drawn from First on, in this Shape,
+	// until all are played or the Budget is over.
+	Scenarios []Scenario
+	First     uint64
+	Seeds     int
+	Shape     schedule.Shape
+	Budget    time.Duration // 0: none
+	Workers   int           // 0: one a core
+	Patience  time.Duration // that a run may take; 0: 5 min
+	Shrink    time.Duration // to look for the shortest failing schedule; 0: not at all
+	Record    bool          // histories and reports also of what passed
+	Debug     bool
+	// Coverage says that everything that the harness knows shall have happened: each
+	// kind of fault hit, each branch reached.
+	Coverage bool
+	Out      io.Writer
+}
+
+// Scenario is a schedule with a name.
+type Scenario struct {
+	Name     string
+	Schedule schedule.Schedule
+}
+
+// ErrShown is the error of a campaign that is no pass. What it showed was printed.
+var ErrShown = errors.New("the campaign does not pass")
+
+// campaign is a Config at work.
+type campaign struct {
+	Config
+	began time.Time
+
+	mu   sync.Mutex
+	runs []history.Run
+	next int // scenario or seed
+}
+
+// Run plays the campaign and prints each run's line and the sum.
+func Run(ctx context.Context, cfg Config) (history.Campaign, error) {
+	if cfg.Workers == 0 {
+		cfg.Workers = runtime.NumCPU()
+	}
+	if cfg.Patience == 0 {
+		cfg.Patience = 5 * time.Minute
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return history.Campaign{}, fmt.Errorf("make the campaign's folder: %w", err)
+	}
+	c := &campaign{Config: cfg, began: time.Now()}
+	g, ctx := errgroup.WithContext(ctx)
+	for range cfg.Workers {
+		g.Go(func() error { return c.work(ctx) })
+	}
+	err := g.Wait()
+	sum := c.sum()
+	return sum, errors.Join(err, c.conclude(sum))
+}
+
+// work plays one run after the other.
+func (c *campaign) work(ctx context.Context) error {
+	for ctx.Err() == nil {
+		s, ok := c.take()
+		if !ok {
+			return nil
+		}
+		run, err := c.run(ctx, s)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.runs = append(c.runs, run)
+		n := len(c.runs)
+		c.mu.Unlock()
+		fmt.Fprintln(c.Out, line(n, run))
+	}
+	return nil
+}
+
+// take is the next schedule, if there is time for one.
+func (c *campaign) take() (Scenario, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.next
+	if n >= len(c.Scenarios)+c.Seeds || c.Budget > 0 && time.Since(c.began) > c.Budget {
+		return Scenario{}, false
+	}
+	c.next++
+	if n < len(c.Scenarios) {
+		return c.Scenarios[n], true
+	}
+	seed := c.First + uint64(n-len(c.Scenarios))
+	return Scenario{Name: fmt.Sprintf("seed %d", seed), Schedule: schedule.Draw(seed, c.Shape)}, true
+}
+
+// run plays one schedule, and keeps what it left where that is worth it.
+func (c *campaign) run(ctx context.Context, s Scenario) (history.Run, error) {
+	folder := filepath.Join(c.Dir, strings.ReplaceAll(s.Name, " ", "-"))
+	p := player{c: c, s: s, folder: folder, record: true}
+	r, err := p.play(ctx)
+	if err != nil {
+		return history.Run{}, err
+	}
+	good := r.Run.Outcome == history.Pass || r.Run.Outcome == history.Void
+	if good && !c.Record {
+		return r.Run, os.RemoveAll(folder)
+	}
+	if !good && c.Shrink > 0 {
+		c.shrink(ctx, p, r)
+	}
+	r.Run.History = filepath.Join(filepath.Base(folder), historyFile)
+	r.Run.Report = filepath.Join(filepath.Base(folder), reportFile)
+	return r.Run, writeReport(folder)
+}
+
+func writeReport(folder string) (err error) {
+	in, err := os.Open(filepath.Join(folder, historyFile))
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	defer in.Close()
+	out, err := os.Create(filepath.Join(folder, reportFile))
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	r, err := history.NewReader(in)
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return report.WriteRun(out, r, report.Beside{History: historyFile})
+}
+
+// shrink looks for the shortest schedule that breaks the same invariant.
+func (c *campaign) shrink(ctx context.Context, p player, r Result) {
+	ctx, cancel := context.WithTimeout(ctx, c.Shrink)
+	defer cancel()
+	broken := map[check.Invariant]bool{}
+	for _, v := range r.Found {
+		broken[v.Invariant] = true
+	}
+	p.record = false
+	tries := 0
+	shortest := schedule.Shrink(ctx, p.s.Schedule, schedule.Shrinking{Fails: func(ctx context.Context, s schedule.Schedule) bool {
+		tries++
+		q := p
+		q.s.Schedule, q.folder = s, filepath.Join(p.folder, "shrinking")
+		got, err := q.play(ctx)
+		if err != nil {
+			return false
+		}
+		for _, v := range got.Found {
+			if broken[v.Invariant] {
+				return true
+			}
+		}
+		return len(broken) == 0 && got.Run.Outcome == history.Broken
+	}})
+	if err := os.RemoveAll(filepath.Join(p.folder, "shrinking")); err != nil {
+		fmt.Fprintf(c.Out, "%v\n", err)
+	}
+	path := filepath.Join(p.folder, shortestFile)
+	if err := os.WriteFile(path, []byte(shortest.String()), 0o600); err != nil {
+		fmt.Fprintf(c.Out, "keep the shortest schedule: %v\n", err)
+		return
+	}
+	fmt.Fprintf(c.Out, "%s: shortest schedule after %d runs: %s\n", p.s.Name, tries, path)
+}
+
+// sum is all runs.
+func (c *campaign) sum() history.Campaign {
+	sum := history.Campaign{
+		Name: c.Name, Start: c.began, Repeat: c.Repeat, Cores: c.Workers, Wall: time.Since(c.began), Runs: c.runs,
+		Versions: map[string]string{"go": runtime.Version()},
+	}
+	if c.Coverage {
+		for _, k := range schedule.Kinds() {
+			if info, _ := k.Info(); info.Clock&schedule.Virtual != 0 {
+				sum.Expected = append(sum.Expected, string(k))
+			}
+		}
+	}
+	return sum
+}
+
+// conclude prints the sum and keeps it.
+func (c *campaign) conclude(sum history.Campaign) (err error) {
+	f, err := os.Create(filepath.Join(c.Dir, "campaign.json"))
+	if err != nil {
+		return fmt.Errorf("keep the campaign: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := sum.Write(f); err != nil {
+		return err
+	}
+	fmt.Fprint(c.Out, text(sum))
+	t := sum.Totals()
+	if t.Outcomes[history.Violated]+t.Outcomes[history.Broken] > 0 || t.Outcomes[history.Pass] == 0 {
+		return ErrShown
+	}
+	if c.Coverage && len(sum.Shortcomings()) > 0 {
+		return fmt.Errorf("%w: %s", ErrShown, strings.Join(sum.Shortcomings(), "; "))
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+package campaign
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/history"
+)
+
+// player plays one schedule in a process of its own.
+type player struct {
+	c      *campaign
+	s      Scenario
+	folder string
+	record bool
+}
+
+// maxOutput bounds what is read of a process that ended badly, in bytes.
+const maxOutput = 256 << 10
+
+// play returns what the run showed; an error is that of who plays it. The run's data
+// directories are kept in its folder where it did not pass and is recorded.
+func (p player) play(ctx context.Context) (r Result, err error) {
+	if err := os.RemoveAll(p.folder); err != nil {
+		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
+	}
+	if err := os.MkdirAll(p.folder, 0o700); err != nil {
+		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
+	}
+	if err := os.WriteFile(filepath.Join(p.folder, scheduleFile), []byte(p.s.Schedule.String()), 0o600); err != nil {
+		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
+	}
+	memory := p.c.Memory
+	if memory == "" {
+		memory = p.folder
+	}
+	data, err := os.MkdirTemp(memory, "skerry-run-")
+	if err != nil {
+		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
+	began := time.Now()
+	failed := p.process(ctx, data)
+	r = p.result(failed)
+	if r.Run.Wall == 0 {
+		r.Run.Wall = time.Since(began)
+	}
+	if r.Run.Outcome == history.Pass || !p.record {
+		return r, nil
+	}
+	if err := os.CopyFS(filepath.Join(p.folder, dataDir), os.DirFS(data)); err != nil {
+		return r, fmt.Errorf("keep the data of %s: %w", p.s.Name, err)
+	}
+	return r, nil
+}
+
+// process runs a Worker to its end.
+func (p player) process(ctx context.Context, data string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.c.Patience, fmt.Errorf("it did not end within %s", p.c.Patience))
+	defer cancel()
+	job, err := json.Marshal(Job{
+		Name: p.s.Name, Repeat: p.repeat(), Folder: p.folder, Data: data, Record: p.record, Debug: p.c.Debug,
+		// Every eighth run ticks as production does.
+		Defaults: p.s.Schedule.Seed%8 == 7,
+	})
+	if err != nil {
+		return fmt.Errorf("encode the job: %w", err)
+	}
+	out, err := os.Create(filepath.Join(p.folder, outputFile))
+	if err != nil {
+		return fmt.Errorf("keep its output: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, p.c.Program[0], p.c.Program[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job), out, out
+	// One bubble is one thread of events: a second processor costs it more than it gives.
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return errors.Join(err, out.Close())
+}
+
+func (p player) repeat() string {
+	if strings.HasPrefix(p.s.Name, "seed ") {
+		return fmt.Sprintf("skerry-chaos sim --seed %d --seeds 1", p.s.Schedule.Seed)
+	}
+	return "skerry-chaos sim --scenario " + p.s.Name
+}
+
+// result reads what the Worker left, or says how it ended without leaving anything.
+func (p player) result(failed error) Result {
+	var r Result
+	b, err := os.ReadFile(filepath.Join(p.folder, resultFile))
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err == nil && failed == nil {
+		return r
+	}
+	r.Run.Name, r.Run.Seed, r.Run.Clock = p.s.Name, p.s.Schedule.Seed, history.Virtual
+	r.Run.Outcome = history.Broken
+	output, readErr := os.ReadFile(filepath.Join(p.folder, outputFile))
+	if readErr != nil {
+		output = []byte(readErr.Error())
+	}
+	said := string(output[:min(len(output), maxOutput)])
+	if leaked(said) {
+		r.Run.Outcome = history.Violated
+		v := check.Violation{Invariant: check.NoLeak, Where: "the process", Message: "goroutines go on after the cluster was closed", Evidence: tail(said)}
+		r.Found = append(r.Found, v)
+		r.Run.Violations = append(r.Run.Violations, history.ViolationCount{Invariant: check.NoLeak, Count: 1})
+	}
+	r.Run.Reasons = append(r.Run.Reasons, fmt.Sprintf("the process ended with: %v", errors.Join(failed, err)))
+	r.Run.Reasons = append(r.Run.Reasons, tail(said)...)
+	return r
+}
+
+// leaked reports whether a bubble ended with goroutines in it.
+func leaked(output string) bool {
+	return strings.Contains(output, "main bubble goroutine has exited but blocked goroutines remain")
+}
+
+// tail is the first lines of what a process said when it ended badly.
+func tail(said string) []string {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	return lines[:min(len(lines), 12)]
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/chaos/campaign"
+	"skerry/chaos/schedule"
+)
+
+// simulate is what `skerry-chaos sim` is told.
+type simulate struct {
+	cfg       campaign.Config
+	scenarios []string
+	kinds     []string
+	report    string
+}
+
+// workerCommand makes this program play one schedule; only sim starts it.
+const workerCommand = "play-one"
+
+func sim() []*cobra.Command {
+	var s simulate
+	c := &cobra.Command{
+		Use: "sim", Args: cobra.NoArgs,
+		Short: "Play schedules of faults in virtual time: whole clusters in one process, an hour in seconds",
+		Long: `Play schedules of faults in virtual time: whole clusters in one process, an hour in seconds.
+
+Schedules are scenarios from files, or drawn from seeds. The same seed draws the same schedule;
+what the libraries do by chance may differ. What fails is kept below --report: the schedule, the
+history, a page to look at, and all data directories.`,
+		Example: `  skerry-chaos sim --seeds 20
+  skerry-chaos sim --seed 17 --seeds 1 --record
+  skerry-chaos sim --scenario chaos/scenarios/keep-original.txt
+  skerry-chaos sim --seeds 1000 --budget 10m --coverage`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
+	}
+	f := c.Flags()
+	f.IntVar(&s.cfg.Seeds, "seeds", 0, "how many schedules to draw (default: 1, or as many as the budget allows)")
+	f.Uint64Var(&s.cfg.First, "seed", 1, "the first seed")
+	f.DurationVar(&s.cfg.Budget, "budget", 0, "no run is begun after this time (default: no bound)")
+	f.StringArrayVar(&s.scenarios, "scenario", nil, "file of a scenario to play; may be repeated")
+	f.IntVar(&s.cfg.Shape.Hubs, "hubs", 3, "hubs of drawn schedules")
+	f.IntVar(&s.cfg.Shape.Edges, "edges", 10, "edges of drawn schedules")
+	f.DurationVar(&s.cfg.Shape.Length, "length", time.Hour, "length of drawn schedules")
+	f.IntVar(&s.cfg.Shape.FaultsPerHour, "faults", 24, "faults an hour of drawn schedules")
+	f.StringSliceVar(&s.kinds, "kinds", nil, "kinds of faults to draw (default: all)")
+	f.IntVar(&s.cfg.Workers, "workers", 0, "runs side by side (default: one a core)")
+	f.DurationVar(&s.cfg.Shrink, "shrink", 0, "how long to look for the shortest schedule that still fails")
+	f.StringVar(&s.report, "report", "chaos-report", "folder for what is kept")
+	f.BoolVar(&s.cfg.Record, "record", false, "keep histories and reports also of runs that pass")
+	f.BoolVar(&s.cfg.Debug, "debug", false, "hubs and edges log everything")
+	f.BoolVar(&s.cfg.Coverage, "coverage", false, "fail where a kind of fault never hit, or an important branch was never reached")
+	worker := &cobra.Command{
+		Use: workerCommand, Hidden: true, Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) { campaign.Work(os.Stdin) },
+	}
+	return []*cobra.Command{c, worker}
+}
+
+func (s *simulate) run(cmd *cobra.Command) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	s.cfg.Program = []string{self, workerCommand}
+	s.cfg.Name, s.cfg.Repeat = "simulation", "skerry-chaos "+strings.Join(os.Args[1:], " ")
+	s.cfg.Out = cmd.OutOrStdout()
+	if s.cfg.Dir, err = filepath.Abs(s.report); err != nil {
+		return err
+	}
+	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
+		s.cfg.Memory = "/dev/shm"
+	}
+	for _, path := range s.scenarios {
+		sc, err := campaign.ReadSchedule(path)
+		if err != nil {
+			return err
+		}
+		s.cfg.Scenarios = append(s.cfg.Scenarios, campaign.Scenario{Name: strings.TrimSuffix(filepath.Base(path), ".txt"), Schedule: sc})
+	}
+	if err := s.shape(); err != nil {
+		return err
+	}
+	_, err = campaign.Run(cmd.Context(), s.cfg)
+	if err != nil {
+		fmt.Fprintf(s.cfg.Out, "\nwhat failed is kept in %s\n", s.cfg.Dir)
+	}
+	return err
+}
+
+// shape completes what is drawn.
+func (s *simulate) shape() error {
+	switch {
+	case s.cfg.Seeds < 0 || s.cfg.Shape.Hubs < 1 || s.cfg.Shape.Edges < 1:
+		return errors.New("a simulation needs at least one hub and one edge, and no negative number of seeds")
+	case s.cfg.Seeds == 0 && s.cfg.Budget > 0:
+		s.cfg.Seeds = 1 << 30
+	case s.cfg.Seeds == 0 && len(s.scenarios) == 0:
+		s.cfg.Seeds = 1
+	}
+	for _, k := range s.kinds {
+		if _, ok := schedule.Kind(k).Info(); !ok {
+			return fmt.Errorf("draw faults: there is no kind %q; there are: %v", k, schedule.Kinds())
+		}
+		s.cfg.Shape.Kinds = append(s.cfg.Shape.Kinds, schedule.Kind(k))
+	}
+	return nil
+}
