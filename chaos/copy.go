@@ -53,3 +53,18 @@ func copyFile(from, to string, mode fs.FileMode) error {
 	}
 	return out.Close()
 }
+
+// replaceData makes a data directory what its copy is. The directory itself stays: a
+// disk may be mounted there.
+func replaceData(copied, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("replace %s: %w", filepath.Base(dir), err)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return fmt.Errorf("replace %s: %w", filepath.Base(dir), err)
+		}
+	}
+	return copyData(copied, dir)
+}

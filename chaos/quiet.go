@@ -17,7 +17,7 @@ import (
 // two entries.
 func (s *stage) quiet(ctx context.Context) (took time.Duration, picture check.Picture, err error) {
 	began := time.Now()
-	err = cluster.Eventually(ctx, quietBound, "the fleet is quiet", func(ctx context.Context) string {
+	err = cluster.Eventually(ctx, s.settleBound, "the fleet is quiet", func(ctx context.Context) string {
 		if u := unrest(ctx, s.fleet); u != "" {
 			return u
 		}

@@ -47,28 +47,36 @@ type stage struct {
 	starts string // folder where tasks tell their starts; "": nobody looks
 	wanted map[fleet.JobID]int
 	held   map[string][]fleet.Transition // by edges, before their journals were damaged
+	// settleBound is how long after the last fault everything has to be settled.
+	settleBound time.Duration
 }
 
 // size is how many of each, and what is added to their command lines.
 type size struct {
 	hubs, edges         int
 	hubFlags, edgeFlags []string
+	dress               func(*cluster.Config) // nil: plain members
 }
 
 // fast is a size whose fleet notices absence within seconds.
-func fast(hubs, edges int) size { return size{hubs, edges, FastHub, FastEdge} }
+func fast(hubs, edges int) size {
+	return size{hubs: hubs, edges: edges, hubFlags: FastHub, edgeFlags: FastEdge}
+}
 
 // within runs play on a stage and takes everything down.
 func (g Ground) within(ctx context.Context, s size, play func(*stage) error) (err error) {
-	st := &stage{Ground: g, starts: filepath.Join(g.Dir, "starts"), wanted: map[fleet.JobID]int{}, held: map[string][]fleet.Transition{}}
+	st := &stage{Ground: g, starts: filepath.Join(g.Dir, "starts"), wanted: map[fleet.JobID]int{}, held: map[string][]fleet.Transition{}, settleBound: quietBound}
 	if err := os.MkdirAll(st.starts, 0o755); err != nil {
 		return fmt.Errorf("make the run's folder: %w", err)
 	}
-	st.fleet, err = cluster.Start(ctx, cluster.Config{
+	cfg := cluster.Config{
 		Dir: g.Dir, HubBinary: g.HubBinary, EdgeBinary: g.EdgeBinary, Net: g.Net, Hubs: s.hubs, Edges: s.edges,
 		LocalHTTP: g.LocalHTTP, HubFlags: s.hubFlags, EdgeFlags: s.edgeFlags,
-	})
-	if err != nil {
+	}
+	if s.dress != nil {
+		s.dress(&cfg)
+	}
+	if st.fleet, err = cluster.Start(ctx, cfg); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.fleet.Close()) }()

@@ -18,6 +18,11 @@ import (
 // really ran can be held against what hub and edge say.
 const workloadScript = `echo $$ >> "$STARTS/$NOMAD_ALLOC_ID"; exec sleep 86400`
 
+// The storm's task tells where it runs, too, and ends soon where its edge is marked.
+const stormScript = `e=${NOMAD_ALLOC_DIR#"$RUN"/}; e=${e%%/*}; echo "$$ $e" >> "$STARTS/$NOMAD_ALLOC_ID"
+if [ -e "$RUN/crash/$e" ]; then sleep "$(cat "$RUN/crash/$e")"; exit 1; fi
+exec sleep 86400`
+
 // workload is a job of count tasks; starts is the folder where they tell.
 func workload(id fleet.JobID, count int, starts string, disconnect *fleet.Disconnect) *fleet.Job {
 	job := &fleet.Job{
@@ -81,6 +86,10 @@ func taskPids(e *cluster.Edge) (map[check.TaskKey][]int, error) {
 	return live, nil
 }
 
+// cloneName begins the names of machines that have another one's identity. What they
+// start is none of the fleet's.
+const cloneName = "clone-"
+
 // started counts how often each allocation's task was started, as it told.
 func started(starts string) (map[fleet.AllocID]int, error) {
 	files, err := os.ReadDir(starts)
@@ -93,9 +102,26 @@ func started(starts string) (map[fleet.AllocID]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read what a task told: %w", err)
 		}
-		counts[fleet.AllocID(f.Name())] = bytes.Count(b, []byte("\n"))
+		counts[fleet.AllocID(f.Name())] = bytes.Count(b, []byte("\n")) - bytes.Count(b, []byte(" "+cloneName))
 	}
 	return counts, nil
+}
+
+// startsAt counts the starts that tasks told of one edge.
+func startsAt(starts, edge string) (int, error) {
+	files, err := os.ReadDir(starts)
+	if err != nil {
+		return 0, fmt.Errorf("read what tasks told: %w", err)
+	}
+	n := 0
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(starts, f.Name()))
+		if err != nil {
+			return 0, fmt.Errorf("read what a task told: %w", err)
+		}
+		n += bytes.Count(b, []byte(" "+edge+"\n"))
+	}
+	return n, nil
 }
 
 // verdicts renders one line per invariant: how it fared over a run.

@@ -1,0 +1,282 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/cluster"
+	"skerry/chaos/disk"
+	"skerry/chaos/faultnet"
+	"skerry/chaos/schedule"
+	"skerry/fleet"
+)
+
+// Storm is a long run of random faults of every kind that real processes allow,
+// many at a time, with jobs that come, change and go all the while. Every few
+// minutes everything is mended, has to become quiet, and is judged.
+type Storm struct {
+	Ground
+	Forecast
+}
+
+// Forecast is what a storm shall be.
+type Forecast struct {
+	Hubs, Edges int
+	For         time.Duration
+	Seed        uint64
+	Kinds       []schedule.Kind // nil: all that the ground allows
+	Disks       bool            // members have disks of their own
+	Clocked     string          // program whose hub and edge have clocks that move; "": none
+	Report      string          // folder for history and report; "": none
+	Repeat      string          // the command that repeats the run
+	Versions    map[string]string
+}
+
+// storm is a Storm under way.
+type storm struct {
+	*stage
+	Forecast
+	space *faultnet.Netns // the ground's network, where it has machines of their own
+	began time.Time
+	watch *watch
+	work  *work
+
+	saved  bool // there is a copy of all hubs' data
+	clones int
+	judged int
+
+	mu       sync.Mutex
+	numbers  int                      // guarded by mu, as all below: of faults
+	played   map[schedule.Kind]int    // faults that began
+	hits     map[schedule.Kind]uint64 // what they really did
+	down     map[string]int           // faults under which a member may be down
+	rewound  bool                     // hubs were put back since the last quiet time
+	settled  []time.Duration
+	died     []string // members that ended though nobody ended them
+	lastSeen map[string]bool
+}
+
+// Sizes of disks. Images take only what is written.
+const (
+	edgeDisk = 128 << 20
+	hubDisk  = 512 << 20
+)
+
+// stormSettle is how long everything may take to become quiet: besides what a round
+// of partitions needs, certificates are renewed, journals are rebuilt, and delays of
+// replacements have to pass.
+const stormSettle = 2 * time.Minute
+
+// certificates are made valid for so long that some expire while their edges are cut
+// off. A hub takes no shorter one.
+const certificates = "90s"
+
+// clocked reports whether a member's clock can be moved: that of every edge but the
+// first and the last, which run what production runs.
+func (p Forecast) clocked(name string) bool {
+	return p.Clocked != "" && strings.HasPrefix(name, "edge-") &&
+		name != schedule.EdgeName(1) && name != schedule.EdgeName(p.Edges)
+}
+
+// Run runs the storm. Everything that it started is gone when it returns; Dir stays.
+func (p Storm) Run(ctx context.Context) error {
+	p.say("storm: %d hubs, %d edges, %s, seed %d, files in %s", p.Hubs, p.Edges, p.For, p.Seed, p.Dir)
+	sz := fast(p.Hubs, p.Edges)
+	sz.hubFlags = append(slices.Clone(sz.hubFlags), "--edge-cert-validity", certificates)
+	sz.dress = p.dress
+	return p.within(ctx, sz, func(st *stage) (err error) {
+		s := &storm{
+			stage: st, Forecast: p.Forecast, began: time.Now(), played: map[schedule.Kind]int{}, hits: map[schedule.Kind]uint64{}, down: map[string]int{},
+		}
+		s.space, _ = p.Net.(*faultnet.Netns)
+		s.settleBound = stormSettle
+		if err := os.MkdirAll(s.crashDir(), 0o755); err != nil {
+			return fmt.Errorf("make the run's folder: %w", err)
+		}
+		if s.watch, err = newWatch(s); err != nil {
+			return err
+		}
+		err = s.play(ctx)
+		return s.watch.end(s.verdict(err))
+	})
+}
+
+// dress gives members names as schedules have them, disks and clocks.
+func (p Forecast) dress(c *cluster.Config) {
+	c.HubName, c.EdgeName = schedule.HubName, schedule.EdgeName
+	if p.Disks {
+		c.Disk = func(name, dir string) (*disk.Disk, error) {
+			size := int64(edgeDisk)
+			if strings.HasPrefix(name, "hub-") {
+				size = hubDisk
+			}
+			return disk.Make(dir+".img", dir, size)
+		}
+	}
+	if p.Clocked != "" {
+		c.Clocked, c.Clock = p.Clocked, p.clocked
+	}
+}
+
+// play runs chapter after chapter until the time is over.
+func (s *storm) play(ctx context.Context) error {
+	s.work = newWork(s)
+	if err := s.work.begin(ctx); err != nil {
+		return err
+	}
+	stopWatching := s.watch.begin(ctx)
+	defer stopWatching()
+	for chapter := 1; ; chapter++ {
+		left := s.For - time.Since(s.began)
+		if left < chapterLeast && chapter > 1 {
+			return nil
+		}
+		if err := s.chapter(ctx, chapter, min(chapterLength, max(left-chapterLeast/2, chapterLeast/2))); err != nil {
+			return fmt.Errorf("chapter %d (seed %d): %w", chapter, s.Seed, err)
+		}
+		if len(s.watch.violations()) > 0 {
+			return nil
+		}
+	}
+}
+
+// chapter breaks things for a while, mends everything, waits until all is quiet, and
+// judges.
+func (s *storm) chapter(ctx context.Context, number int, length time.Duration) error {
+	if err := s.saveHubs(ctx); err != nil {
+		return err
+	}
+	drawn := s.draw(number, length)
+	s.watch.note("", fmt.Sprintf("chapter %d: %d faults in %s\n%s", number, len(drawn.Faults), length.Round(time.Second), drawn))
+	working, stopWorking := context.WithCancel(ctx)
+	var over sync.WaitGroup
+	over.Go(func() { s.work.run(working) })
+	err := s.suffer(ctx, drawn.Faults)
+	stopWorking()
+	over.Wait()
+	if err != nil {
+		return err
+	}
+	if err := s.mendAll(ctx); err != nil {
+		return err
+	}
+	return s.settle(ctx, number, len(drawn.Faults))
+}
+
+// settle waits until all is quiet, and judges.
+func (s *storm) settle(ctx context.Context, chapter, faults int) error {
+	began := time.Now()
+	if err := s.work.settle(ctx); err != nil {
+		return err
+	}
+	_, picture, err := s.quiet(ctx)
+	took := time.Since(began)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		s.watch.broke(check.Violation{Invariant: check.Settled, Message: err.Error()})
+	} else {
+		s.watch.quiet(picture)
+	}
+	s.judged++
+	s.settled = append(s.settled, took)
+	verdict := "ok"
+	if vs := s.watch.violations(); len(vs) > 0 {
+		verdict = fmt.Sprintf("%d VIOLATIONS", len(vs))
+	}
+	s.say("%6s  chapter %d: %d faults; quiet after %.1fs: %s", time.Since(s.began).Round(time.Second), chapter, faults, took.Seconds(), verdict)
+	return nil
+}
+
+// mendAll starts what is still down, and waits for the hubs.
+func (s *storm) mendAll(ctx context.Context) error {
+	for _, e := range s.fleet.Edges {
+		if !e.Running() {
+			if err := s.startEdge(e); err != nil {
+				return err
+			}
+		}
+	}
+	for _, h := range s.fleet.Hubs {
+		if !h.Running() {
+			if err := s.startHub(h); err != nil {
+				return err
+			}
+		}
+	}
+	for _, h := range s.fleet.Hubs {
+		if err := h.AwaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verdict is what the run comes to.
+func (s *storm) verdict(err error) error {
+	never, played := s.never()
+	s.say("\nfaults that hit: %s", played)
+	s.say("quiet again after: median %s, longest %s", median(s.settled), longest(s.settled))
+	vs := s.watch.finish()
+	s.say("%s", strings.TrimSuffix(verdicts(vs, s.judged), "\n"))
+	switch {
+	case len(vs) > 0:
+		for _, v := range vs {
+			s.say("    %s", v)
+		}
+		return errors.Join(fmt.Errorf("%w: %s; repeat it with --seed %d, files are in %s", ErrViolated, vs[0], s.Seed, s.Dir), err)
+	case err != nil:
+		return err
+	case len(never) > 0:
+		return fmt.Errorf("%w: never hit: %s", ErrVoid, strings.Join(never, ", "))
+	}
+	return nil
+}
+
+// longRun is from which length on every kind has to have come up: each is due within
+// a few chapters.
+const longRun = 15 * time.Minute
+
+// never lists the kinds that were tried, and never hit; and renders all counts.
+func (s *storm) never() (never []string, all string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var counts []string
+	for _, k := range s.possible() {
+		counts = append(counts, fmt.Sprintf("%s %d", k, s.played[k]))
+		if s.hits[k] == 0 && (s.played[k] > 0 || s.For >= longRun) {
+			never = append(never, string(k))
+		}
+	}
+	return never, strings.Join(counts, ", ")
+}
+
+func (s *storm) crashDir() string { return filepath.Join(s.Dir, "crash") }
+
+func (s *storm) edge(name string) *cluster.Edge {
+	return s.fleet.Edges[slices.IndexFunc(s.fleet.Edges, func(e *cluster.Edge) bool { return e.Name == name })]
+}
+
+func (s *storm) hub(name string) *cluster.Hub {
+	return s.fleet.Hubs[slices.IndexFunc(s.fleet.Hubs, func(h *cluster.Hub) bool { return h.Name == name })]
+}
+
+// wants is what shall run, by jobs.
+func (s *storm) wants(id fleet.JobID, count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if count < 0 {
+		delete(s.wanted, id)
+		return
+	}
+	s.wanted[id] = count
+}

@@ -1,0 +1,264 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/cluster"
+	"skerry/chaos/history"
+	"skerry/chaos/observe"
+	"skerry/fleet"
+)
+
+// How often a storm's hubs and edges are looked at, and how long an answer is waited
+// for: members stand still and disks stall.
+const (
+	lookEvery  = time.Second
+	lookBound  = 2 * time.Second
+	aliveEvery = 200 * time.Millisecond
+)
+
+// watch looks at a storm while it goes on, has it judged, and writes it down.
+type watch struct {
+	s       *storm
+	monitor *check.Monitor
+	out     *history.Writer // nil: nothing is written
+
+	mu    sync.Mutex
+	found []check.Violation // guarded by mu
+	dead  map[string]bool   // guarded by mu: members whose death was told
+	last  check.Picture     // guarded by mu: of the last quiet time
+	lost  error             // guarded by mu: why the history is not whole
+}
+
+func newWatch(s *storm) (*watch, error) {
+	w := &watch{s: s, monitor: check.NewMonitor(check.Limits{}), dead: map[string]bool{}}
+	if s.Report == "" {
+		return w, nil
+	}
+	if err := os.MkdirAll(s.Report, 0o755); err != nil {
+		return nil, fmt.Errorf("make the folder of the report: %w", err)
+	}
+	topology := s.topology()
+	h := history.Header{
+		Name: fmt.Sprintf("storm-%d", s.Seed), Seed: s.Seed, Clock: history.Real, Start: s.began,
+		Repeat: s.Repeat, Versions: s.Versions, Hubs: topology.Hubs,
+	}
+	for _, e := range topology.Edges {
+		h.Edges = append(h.Edges, e.Name)
+	}
+	var err error
+	w.out, err = history.Create(w.path(), h)
+	return w, err
+}
+
+func (w *watch) path() string { return filepath.Join(w.s.Report, "history.json.gz") }
+
+func (w *watch) now() time.Duration { return time.Since(w.s.began) }
+
+// begin starts to look; the function it returns ends that.
+func (w *watch) begin(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var over sync.WaitGroup
+	over.Go(func() {
+		for pause(ctx, aliveEvery) == nil {
+			w.s.bereaved()
+		}
+	})
+	for _, h := range w.s.fleet.Hubs {
+		over.Go(func() {
+			for pause(ctx, lookEvery) == nil {
+				w.hub(ctx, h)
+			}
+		})
+	}
+	for _, e := range w.s.fleet.Edges {
+		over.Go(func() {
+			var seen fleet.Seq
+			for pause(ctx, lookEvery) == nil {
+				seen = w.edge(ctx, e, seen)
+			}
+		})
+	}
+	return func() { cancel(); over.Wait() }
+}
+
+func (w *watch) hub(ctx context.Context, h *cluster.Hub) {
+	if !h.Running() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	if seen, err := glance(ctx, h); err == nil { // one that does not answer shows nothing
+		w.observe(check.Observation{Hub: &seen})
+	}
+}
+
+// glance is a hub without the histories.
+func glance(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
+	seen := check.Hub{Name: h.Name}
+	s, err := h.Fleet(ctx)
+	if err != nil {
+		return seen, err
+	}
+	seen.Index = s.Index
+	for _, line := range s.Nodes {
+		n, err := h.Node(ctx, line.ID)
+		if err != nil {
+			return seen, err
+		}
+		seen.Nodes = append(seen.Nodes, n)
+	}
+	if seen.Allocs, err = h.Allocs(ctx); err != nil {
+		return seen, err
+	}
+	seen.Evals, err = h.Evals(ctx)
+	return seen, err
+}
+
+// edge tells what is new at an edge, and how far its journal was seen.
+func (w *watch) edge(ctx context.Context, e *cluster.Edge, seen fleet.Seq) fleet.Seq {
+	if !e.Running() {
+		return seen
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	st, err := e.Local().Status(ctx)
+	if err != nil {
+		return seen
+	}
+	var rows []fleet.Transition
+	if st.Journal.Last != seen {
+		if rows, err = e.Local().History(ctx, ""); err != nil {
+			return seen
+		}
+	}
+	fresh := rows[:0]
+	for _, r := range rows {
+		if r.Seq > seen {
+			fresh = append(fresh, r)
+		}
+	}
+	w.observe(check.Observation{Edge: observe.Edge(e.Name, st.NodeID, st.Link, st.Journal, fresh)})
+	return max(seen, st.Journal.Last)
+}
+
+// observe has something judged and written down.
+func (w *watch) observe(o check.Observation) {
+	o.At = w.now()
+	vs := w.monitor.Observe(o)
+	w.write(history.Record{Observation: o})
+	for _, v := range vs {
+		w.broke(v)
+	}
+}
+
+// quiet has a picture judged that was taken when nothing was left to do.
+func (w *watch) quiet(p check.Picture) {
+	w.mu.Lock()
+	w.last = p
+	w.mu.Unlock()
+	at := w.now()
+	vs := w.monitor.Quiet(at, p)
+	w.write(history.Record{Observation: check.Observation{At: at}, Picture: &history.Picture{Picture: p}})
+	for _, v := range vs {
+		w.broke(v)
+	}
+}
+
+// broke notes a violation.
+func (w *watch) broke(v check.Violation) {
+	if v.At == 0 {
+		v.At = w.now()
+	}
+	w.mu.Lock()
+	w.found = append(w.found, v)
+	w.mu.Unlock()
+	w.write(history.Record{Observation: check.Observation{At: v.At}, Violation: &v})
+	w.s.say("    %s", v)
+}
+
+// died notes that a member ended by itself, once.
+func (w *watch) died(name, how string) {
+	w.mu.Lock()
+	told := w.dead[name]
+	w.dead[name] = true
+	w.mu.Unlock()
+	if !told {
+		w.broke(check.Violation{Invariant: check.Bounded, Where: name, Message: how})
+	}
+}
+
+func (w *watch) note(where, text string) {
+	w.write(history.Record{Observation: check.Observation{At: w.now()}, Note: &history.Note{Where: where, Text: text}})
+}
+
+func (w *watch) write(r history.Record) {
+	if w.out == nil {
+		return
+	}
+	err := w.out.Write(r)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost == nil {
+		w.lost = err
+	}
+}
+
+func (w *watch) violations() []check.Violation {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]check.Violation(nil), w.found...)
+}
+
+// finish judges what only the end shows, and returns all violations.
+func (w *watch) finish() []check.Violation {
+	w.mu.Lock()
+	last, before := w.last, len(w.monitor.Violations())
+	w.mu.Unlock()
+	all := w.monitor.Finish(w.now(), last)
+	for _, v := range all[min(before, len(all)):] {
+		w.broke(v)
+	}
+	return w.violations()
+}
+
+// end writes the verdicts down, and closes the history.
+func (w *watch) end(verdict error) error {
+	if w.out == nil {
+		return verdict
+	}
+	at := check.Observation{At: w.now()}
+	for _, v := range w.monitor.Verdicts() {
+		w.write(history.Record{Observation: at, Verdict: &v})
+	}
+	w.s.mu.Lock()
+	for _, k := range w.s.possible() {
+		w.write(history.Record{Observation: at, Sometimes: &history.Sometimes{Name: "fault: " + string(k), Count: w.s.hits[k], Least: min(1, uint64(w.s.played[k]))}})
+	}
+	w.s.mu.Unlock()
+	e := history.End{Outcome: outcomeOf(verdict), Wall: w.now()}
+	if verdict != nil {
+		e.Reasons, e.Kept = []string{verdict.Error()}, []string{w.s.Dir}
+	}
+	w.write(history.Record{Observation: at, End: &e})
+	return errors.Join(verdict, w.lost, w.out.Close())
+}
+
+func outcomeOf(verdict error) history.Outcome {
+	switch {
+	case verdict == nil:
+		return history.Pass
+	case errors.Is(verdict, ErrViolated):
+		return history.Violated
+	case errors.Is(verdict, ErrVoid):
+		return history.Void
+	}
+	return history.Broken
+}

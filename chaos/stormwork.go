@@ -1,0 +1,321 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/cluster"
+	"skerry/chaos/operator"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// What users do in a storm, and how often. An answer is waited for as long as
+// clients do that would ask another hub then.
+const (
+	workEvery   = 3 * time.Second
+	askEvery    = 700 * time.Millisecond
+	answerBound = 8 * time.Second
+	clientsOfIt = 2
+	askedJobs   = 2
+)
+
+// The key of a job's meta in which it says which registration it is.
+const metaTag = "tag"
+
+// work is what users do in a storm: jobs that come, change and go; and small ones
+// that are registered and read only, to see that the cluster speaks of one truth.
+type work struct {
+	s *storm
+
+	mu      sync.Mutex
+	jobs    map[fleet.JobID]*user // guarded by mu
+	version int                   // guarded by mu: of registrations
+}
+
+// user is a job and who runs it.
+type user struct {
+	id         fleet.JobID
+	count      int
+	comesGoes  bool
+	disconnect *fleet.Disconnect
+
+	tag     string // of the registration that is wanted
+	revised int    // of its tasks
+	stopped bool
+	sure    bool // the last thing that was asked for was acknowledged
+}
+
+func newWork(s *storm) *work {
+	soon, replace := 3*time.Second, true
+	w := &work{s: s, jobs: map[fleet.JobID]*user{}}
+	for _, u := range []*user{
+		{id: "keep", count: s.Edges},
+		{id: "replace", count: s.Edges, disconnect: &fleet.Disconnect{LostAfter: &soon, Replace: &replace, Reconcile: fleet.ReconcileKeepOriginal}},
+		{id: "longest", count: 2, disconnect: &fleet.Disconnect{LostAfter: &soon, Replace: &replace, Reconcile: fleet.ReconcileLongestRunning}},
+		{id: "rolling", count: 2},
+		{id: "guest-1", count: 2, comesGoes: true},
+		{id: "guest-2", count: 1, comesGoes: true, disconnect: &fleet.Disconnect{LostAfter: &soon, Replace: &replace, Reconcile: fleet.ReconcileKeepReplacement}},
+	} {
+		w.jobs[u.id] = u
+	}
+	return w
+}
+
+// begin registers all jobs and waits until they run.
+func (w *work) begin(ctx context.Context) error {
+	if err := w.settle(ctx); err != nil {
+		return err
+	}
+	_, _, err := w.s.quiet(ctx)
+	return err
+}
+
+// spec is the job as it is wanted.
+func (w *work) spec(u *user) *fleet.Job {
+	job := workload(u.id, u.count, w.s.starts, u.disconnect)
+	job.Meta = map[string]string{metaTag: u.tag}
+	group := &job.TaskGroups[0]
+	// Tasks that crash are started again for as long as they do.
+	group.RestartPolicy = &fleet.RestartPolicy{Attempts: 10_000, Interval: time.Hour, Delay: 300 * time.Millisecond, Mode: fleet.RestartModeDelay}
+	group.ReschedulePolicy = &fleet.ReschedulePolicy{Delay: 5 * time.Second, DelayFunction: fleet.DelayConstant, Unlimited: true}
+	task := &group.Tasks[0]
+	task.Config["args"] = []any{"-c", stormScript}
+	task.Env["RUN"] = w.s.Dir
+	task.Env["REVISION"] = strconv.Itoa(u.revised)
+	return job
+}
+
+// run does something now and then until ctx ends.
+func (w *work) run(ctx context.Context) {
+	var over sync.WaitGroup
+	for client := range clientsOfIt {
+		over.Go(func() { w.ask(ctx, fmt.Sprintf("client-%d", client+1)) })
+	}
+	for pause(ctx, workEvery) == nil {
+		w.do(ctx)
+	}
+	over.Wait()
+}
+
+// do changes one job, by asking any hub once.
+func (w *work) do(ctx context.Context) {
+	u := w.change()
+	spec := w.spec(u)
+	soon, cancel := context.WithTimeout(ctx, answerBound)
+	defer cancel()
+	h := w.anyHub()
+	var err error
+	if u.stopped {
+		err = h.Deregister(soon, u.id, false)
+	} else {
+		_, err = h.Register(soon, spec)
+	}
+	w.mu.Lock()
+	u.sure = err == nil
+	w.mu.Unlock()
+	if err == nil {
+		w.tell(u, spec)
+	}
+}
+
+// change draws what a user wants next.
+func (w *work) change() *user {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	u := w.jobs[slices.Sorted(maps.Keys(w.jobs))[rand.IntN(len(w.jobs))]]
+	switch {
+	case u.comesGoes:
+		u.stopped = !u.stopped
+	case u.id == "rolling":
+		u.revised++
+	default:
+		u.count = 1 + rand.IntN(2*w.s.Edges)
+	}
+	if !u.stopped {
+		w.version++
+		u.tag = strconv.Itoa(w.version)
+	}
+	u.sure = false
+	return u
+}
+
+// tell has the checkers know what was acknowledged.
+func (w *work) tell(u *user, spec *fleet.Job) {
+	told := *spec
+	told.Stop = u.stopped
+	w.s.watch.observe(check.Observation{Job: &told})
+}
+
+func (w *work) anyHub() *cluster.Hub {
+	return w.s.fleet.Hubs[rand.IntN(len(w.s.fleet.Hubs))]
+}
+
+// settle looks for what was acknowledged, then asks for everything once more until it
+// is acknowledged: what shall run is certain then.
+func (w *work) settle(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.s.mu.Lock()
+	rewound := w.s.rewound
+	w.s.rewound = false
+	w.s.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(w.jobs)) {
+		u := w.jobs[id]
+		if u.sure && !rewound {
+			if err := w.find(ctx, u); err != nil {
+				return err
+			}
+		}
+		if err := w.insist(ctx, u); err != nil {
+			return err
+		}
+	}
+	if !rewound {
+		return nil
+	}
+	return cluster.Eventually(ctx, w.s.settleBound, "what a restored cluster does not know is ended", func(ctx context.Context) string {
+		return w.forsaken(ctx)
+	})
+}
+
+// find checks that the cluster has what it acknowledged.
+func (w *work) find(ctx context.Context, u *user) error {
+	var job fleet.Job
+	err := cluster.Eventually(ctx, quietBound, "read job "+string(u.id), func(ctx context.Context) string {
+		err := w.anyHub().Call(ctx, http.MethodGet, "/v1/job/"+url.PathEscape(string(u.id)), nil, &job)
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if err != nil {
+		return err
+	}
+	if job.Stop != u.stopped || job.Meta[metaTag] != u.tag {
+		w.s.watch.broke(check.Violation{Invariant: check.AcknowledgedSurvives, Where: string(u.id), Message: fmt.Sprintf(
+			"registration %s (stopped: %t) was acknowledged, the cluster has %s (stopped: %t)", u.tag, u.stopped, job.Meta[metaTag], job.Stop)})
+	}
+	return nil
+}
+
+// insist asks for what is wanted until it is acknowledged.
+func (w *work) insist(ctx context.Context, u *user) error {
+	if !u.stopped {
+		spec := w.spec(u)
+		if err := w.s.register(ctx, spec); err != nil {
+			return err
+		}
+		u.sure = true
+		w.s.wants(u.id, u.count)
+		w.tell(u, spec)
+		return nil
+	}
+	err := cluster.Eventually(ctx, quietBound, "stop job "+string(u.id), func(ctx context.Context) string {
+		var refused *operator.StatusError
+		err := w.anyHub().Deregister(ctx, u.id, false)
+		if err == nil || errors.As(err, &refused) && refused.Status == http.StatusNotFound {
+			return ""
+		}
+		return err.Error()
+	})
+	if err != nil {
+		return err
+	}
+	// A job that a restored cluster does not know is not stopped there, either.
+	u.sure = false
+	w.s.wants(u.id, 0)
+	w.tell(u, w.spec(u))
+	return nil
+}
+
+// forsaken waits until edges are back, and has people end what they keep alone.
+func (w *work) forsaken(ctx context.Context) string {
+	f, err := w.s.fleet.Hubs[0].Fleet(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	for _, n := range f.Nodes {
+		if n.Status != fleet.NodeReady {
+			return fmt.Sprintf("node %s is %s", n.Name, n.Status)
+		}
+		e := w.s.edge(n.Name)
+		for _, id := range n.Orphans {
+			if !w.s.runsOn(ctx, e, id) {
+				continue
+			}
+			if err := w.s.forsake(ctx, e, id); err != nil {
+				return err.Error()
+			}
+			return fmt.Sprintf("%s still ran allocation %s", n.Name, fleet.Short(id))
+		}
+	}
+	return ""
+}
+
+// ask registers and reads small jobs until ctx ends, and tells what it was told.
+func (w *work) ask(ctx context.Context, client string) {
+	for pause(ctx, time.Duration(float64(askEvery)*(0.5+rand.Float64()))) == nil {
+		id := fleet.JobID(fmt.Sprintf("asked-%d", 1+rand.IntN(askedJobs)))
+		op := check.Operation{Client: client, Job: id, Call: time.Since(w.s.began)}
+		soon, cancel := context.WithTimeout(ctx, answerBound)
+		if rand.IntN(3) == 0 {
+			w.put(soon, &op)
+		} else {
+			w.get(soon, &op)
+		}
+		cancel()
+		w.s.watch.observe(check.Observation{Operation: &op})
+	}
+}
+
+func (w *work) put(ctx context.Context, op *check.Operation) {
+	w.mu.Lock()
+	w.version++
+	op.Does, op.Tag = check.OpRegister, op.Client+"-"+strconv.Itoa(w.version)
+	w.mu.Unlock()
+	job := workload(op.Job, 0, "", nil)
+	job.Meta = map[string]string{metaTag: op.Tag}
+	var answer api.EvalAnswer
+	err := w.anyHub().Call(ctx, http.MethodPost, "/v1/jobs", map[string]any{"Job": job}, &answer)
+	if op.Outcome = outcome(err); err == nil {
+		op.Modify = answer.JobModifyIndex
+	}
+}
+
+func (w *work) get(ctx context.Context, op *check.Operation) {
+	op.Does = check.OpRead
+	var job fleet.Job
+	err := w.anyHub().Call(ctx, http.MethodGet, "/v1/job/"+url.PathEscape(string(op.Job)), nil, &job)
+	if op.Outcome = outcome(err); err == nil {
+		op.Tag, op.Modify, op.Stopped = job.Meta[metaTag], job.JobModifyIndex, job.Stop
+	}
+}
+
+// outcome is what a client knows after an answer, or none.
+func outcome(err error) string {
+	var said *operator.StatusError
+	switch {
+	case err == nil:
+		return check.OutcomeOK
+	case !errors.As(err, &said):
+		return check.OutcomeUnknown
+	case said.Status == http.StatusNotFound:
+		return check.OutcomeNotFound
+	case said.Status == http.StatusConflict:
+		return check.OutcomeConflict
+	case said.Status >= 400 && said.Status < 500:
+		return check.OutcomeRefused
+	}
+	return check.OutcomeUnknown
+}

@@ -1,0 +1,270 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/cluster"
+	"skerry/chaos/faultnet"
+	"skerry/chaos/schedule"
+)
+
+var hubKinds = []realKind{
+	{kind: schedule.HubKill, effects: []check.Effect{check.Halts}, hub: newHubKill},
+	{kind: schedule.LeaderKill, effects: []check.Effect{check.Halts}, hub: newHubKill},
+	{kind: schedule.HubPause, effects: []check.Effect{check.Halts}, hub: func(_ *storm, _ schedule.Fault, h *cluster.Hub) trouble {
+		return &paused{name: h.Name, who: h}
+	}},
+	{kind: schedule.MinorityCut, effects: []check.Effect{check.Severs}, hub: func(s *storm, _ schedule.Fault, h *cluster.Hub) trouble {
+		return &impaired{net: s.Net, member: h.Name, with: faultnet.Dead()}
+	}},
+	{kind: schedule.MajorityCut, effects: []check.Effect{check.Severs}, whole: func(s *storm, _ schedule.Fault) trouble {
+		t := &together{}
+		for _, h := range s.fleet.Hubs[1:] {
+			t.all = append(t.all, &impaired{net: s.Net, member: h.Name, with: faultnet.Dead()})
+		}
+		return t
+	}},
+	{kind: schedule.Restore, effects: []check.Effect{check.Rewinds, check.Halts}, whole: func(s *storm, _ schedule.Fault) trouble {
+		return &restored{s: s}
+	}},
+	{kind: schedule.MassRejoin, effects: []check.Effect{check.Severs, check.Halts}, whole: newMassRejoin},
+}
+
+// together is trouble of several at once.
+type together struct{ all []trouble }
+
+func (t *together) start(ctx context.Context) error {
+	var errs []error
+	for _, one := range t.all {
+		errs = append(errs, one.start(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (t *together) stop(ctx context.Context) error {
+	var errs []error
+	for _, one := range t.all {
+		errs = append(errs, one.stop(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (t *together) evidence() (hits uint64, what string) {
+	for _, one := range t.all {
+		n, said := one.evidence()
+		hits += n
+		if what != "" {
+			what += "; "
+		}
+		what += said
+	}
+	return hits, what
+}
+
+// halted is a member's process that is gone until it is started again.
+type halted struct {
+	s    *storm
+	name string
+	// how ends it, and again starts it.
+	how, again func() error
+	what       string
+	done       bool
+}
+
+func (t *halted) start(context.Context) error {
+	t.s.expectDown(t.name)
+	if err := t.how(); err != nil {
+		return err
+	}
+	t.done = true
+	return nil
+}
+
+func (t *halted) stop(context.Context) error {
+	defer t.s.expectUp(t.name)
+	return t.again()
+}
+
+func (t *halted) evidence() (uint64, string) {
+	if !t.done {
+		return 0, ""
+	}
+	return 1, t.name + ": " + t.what
+}
+
+// newHubKill kills a hub; one with a disk of its own loses its power, so that what
+// it did not sync is gone as well.
+func newHubKill(s *storm, _ schedule.Fault, h *cluster.Hub) trouble {
+	t := &halted{s: s, name: h.Name, again: func() error { return s.startHub(h) }}
+	if h.Disk == nil {
+		t.how = func() error { h.Kill(); s.processEnded(h.Name, false, check.ProcessKill); return nil }
+		t.what = "killed"
+		return t
+	}
+	t.how = func() error {
+		err := h.PowerCut()
+		s.processEnded(h.Name, false, check.ProcessPowerCut)
+		return err
+	}
+	t.what = "killed, and its disk forgot what was not synced"
+	return t
+}
+
+// pausable is a member's process.
+type pausable interface {
+	Pause() error
+	Resume() error
+	Stopped() (bool, error)
+}
+
+// paused is a process that stands still.
+type paused struct {
+	name  string
+	who   pausable
+	since time.Time
+	stood time.Duration
+}
+
+func (t *paused) start(ctx context.Context) error {
+	if err := t.who.Pause(); err != nil {
+		return fmt.Errorf("pause %s: %w", t.name, err)
+	}
+	err := cluster.Eventually(ctx, 5*time.Second, t.name+" stands still", func(context.Context) string {
+		if still, err := t.who.Stopped(); err != nil || !still {
+			return fmt.Sprintf("some of its threads run (%v)", err)
+		}
+		return ""
+	})
+	t.since = time.Now()
+	return err
+}
+
+func (t *paused) stop(context.Context) error {
+	if still, err := t.who.Stopped(); err == nil && still && !t.since.IsZero() {
+		t.stood = time.Since(t.since)
+	}
+	if err := t.who.Resume(); err != nil {
+		return fmt.Errorf("resume %s: %w", t.name, err)
+	}
+	return nil
+}
+
+func (t *paused) evidence() (uint64, string) {
+	if t.stood == 0 {
+		return 0, ""
+	}
+	return 1, fmt.Sprintf("%s: stood still for %s", t.name, t.stood.Round(time.Millisecond))
+}
+
+// massRejoin cuts all edges off and lets them back at once, with the leader killed
+// while they come.
+type massRejoin struct {
+	s      *storm
+	edges  together
+	leader *halted
+}
+
+// rejoinUnderway is how long after the links are back the leader is killed: within
+// the edges' first handshakes and replays. Then it stays away for rejoinWithout.
+const (
+	rejoinUnderway = 400 * time.Millisecond
+	rejoinWithout  = 3 * time.Second
+)
+
+func newMassRejoin(s *storm, _ schedule.Fault) trouble {
+	t := &massRejoin{s: s}
+	for _, e := range s.fleet.Edges {
+		t.edges.all = append(t.edges.all, &impaired{net: s.Net, member: e.Name, with: faultnet.Dead()})
+	}
+	return t
+}
+
+func (t *massRejoin) start(ctx context.Context) error { return t.edges.start(ctx) }
+
+func (t *massRejoin) stop(ctx context.Context) error {
+	if err := t.edges.stop(ctx); err != nil {
+		return err
+	}
+	if err := pause(ctx, rejoinUnderway); err != nil {
+		return err
+	}
+	leader, err := t.s.leader(ctx)
+	if err != nil {
+		return nil // somebody was faster; the evidence will be missing
+	}
+	t.leader = newHubKill(t.s, schedule.Fault{}, leader).(*halted)
+	err = t.leader.start(ctx)
+	return errors.Join(err, pause(ctx, rejoinWithout), t.leader.stop(ctx))
+}
+
+func (t *massRejoin) evidence() (uint64, string) {
+	cut, what := t.edges.evidence()
+	if t.leader == nil || cut == 0 {
+		return 0, what + "; no leader was found to kill"
+	}
+	hits, said := t.leader.evidence()
+	return hits, what + "; " + said
+}
+
+// restored puts all hubs back to their copies of the last quiet time.
+type restored struct {
+	s    *storm
+	done bool
+}
+
+func (t *restored) start(context.Context) error {
+	if !t.s.saved {
+		return nil
+	}
+	hubs := t.s.fleet.Hubs
+	for _, h := range hubs {
+		t.s.expectDown(h.Name)
+		h.Kill()
+		t.s.processEnded(h.Name, false, check.ProcessKill)
+	}
+	for _, h := range hubs {
+		if err := replaceData(t.s.savedDir(h), h.Dir); err != nil {
+			return err
+		}
+	}
+	t.s.wentBack()
+	t.done = true
+	return nil
+}
+
+func (t *restored) stop(ctx context.Context) error {
+	if !t.done {
+		return nil
+	}
+	for _, h := range t.s.fleet.Hubs {
+		if err := t.s.startHub(h); err != nil {
+			return err
+		}
+		t.s.expectUp(h.Name)
+	}
+	for _, h := range t.s.fleet.Hubs {
+		if err := h.AwaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *restored) evidence() (uint64, string) {
+	if !t.done {
+		return 0, "there was no copy yet"
+	}
+	for _, e := range t.s.fleet.Edges {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		st, err := e.Local().Status(ctx)
+		cancel()
+		if err == nil && st.Link.WentBack != "" {
+			return 1, fmt.Sprintf("%s says: %s", e.Name, st.Link.WentBack)
+		}
+	}
+	return 0, "no edge says that the cluster went back"
+}

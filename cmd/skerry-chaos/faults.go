@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/chaos"
+	"skerry/chaos/cell"
+	"skerry/chaos/schedule"
+)
+
+// faults runs a storm. For root it is one in a cell, with disks that forget.
+func faults(s *settings) *cobra.Command {
+	var storm chaos.Storm
+	var kinds []string
+	c := s.on("faults", "Break everything at random on real processes, for long, and judge it all the while",
+		func(ctx context.Context, g chaos.Ground) (err error) {
+			if storm.Kinds, err = kindsOf(kinds); err != nil {
+				return err
+			}
+			if storm.Hubs < 1 || storm.Edges < 1 || storm.For <= 0 {
+				return errors.New("a run needs some time, a hub and an edge")
+			}
+			storm.Ground = g
+			storm.Disks = os.Geteuid() == 0 && runtime.GOOS == "linux"
+			if storm.Clocked, err = os.Executable(); err != nil {
+				return fmt.Errorf("find this program: %w", err)
+			}
+			storm.Repeat = "skerry-chaos " + strings.Join(os.Args[1:], " ")
+			if !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "--seed") || strings.HasPrefix(a, "-seed") }) {
+				storm.Repeat += fmt.Sprintf(" --seed %d", storm.Seed)
+			}
+			storm.Versions = map[string]string{"skerry": version, "go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH}
+			return storm.Run(ctx)
+		})
+	f := c.Flags()
+	f.DurationVar(&storm.For, "for", 10*time.Minute, "how long")
+	f.Uint64Var(&storm.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws the faults; the same seed draws the same")
+	f.IntVar(&storm.Hubs, "hubs", 3, "number of hubs")
+	f.IntVar(&storm.Edges, "edges", 5, "number of edges")
+	f.StringSliceVar(&kinds, "kinds", nil, "kinds of fault, a list with commas (default: all that can be done here)")
+	f.StringVar(&storm.Report, "report", "", "folder for the history and the report (default: none are written)")
+	return enclosed(c)
+}
+
+func kindsOf(names []string) ([]schedule.Kind, error) {
+	var kinds []schedule.Kind
+	for _, name := range names {
+		if _, known := schedule.Kind(name).Info(); !known {
+			return nil, fmt.Errorf("kind of fault %q: there is none of that name; there are %v", name, schedule.Kinds())
+		}
+		kinds = append(kinds, schedule.Kind(name))
+	}
+	return kinds, nil
+}
+
+// enclosed has root's run be in a cell, where its mounts, namespaces and processes
+// end with it.
+func enclosed(c *cobra.Command) *cobra.Command {
+	play := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if runtime.GOOS != "linux" || os.Geteuid() != 0 || cell.Inside() {
+			return play(cmd, args)
+		}
+		err := cell.Enter(cmd.Context())
+		if exit := new(exec.ExitError); errors.As(err, &exit) {
+			return errEnclosed // it was said there
+		}
+		return err
+	}
+	return c
+}
+
+// errEnclosed is a run in a cell that failed, and said why.
+var errEnclosed = errors.New("the run did not pass")
