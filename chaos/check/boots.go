@@ -89,7 +89,7 @@ func (t *boots) excused(s *scene, b back) bool {
 	if after, limited := f.stopAfter(); limited && b.m.alone(s.now) >= after-s.limits.Start-2*s.limits.Slack {
 		return true
 	}
-	return s.weather.since(s.now, b.since-s.limits.Heal, b.m.name, Damages, Clones) ||
+	return s.cloned(b.m.name) || s.weather.since(s.now, b.since-s.limits.Heal, b.m.name, Damages) ||
 		s.weather.since(s.now, b.since, b.m.name, Halts, Chokes, EndsTasks)
 }
 

@@ -21,6 +21,8 @@ type cast struct {
 type jobFact struct {
 	job     *fleet.Job
 	changed time.Duration
+	// unsure says that the hubs were put back since: they may have an older one.
+	unsure bool
 }
 
 // allocFact is an allocation as a hub had it last.
@@ -53,6 +55,14 @@ func (c *cast) name(id fleet.NodeID) string {
 	return fleet.Short(id)
 }
 
+// edge notes which node an edge is. Of several that take themselves for one the
+// first counts.
+func (c *cast) edge(id fleet.NodeID, name string) {
+	if c.names[id] == "" && name != "" {
+		c.names[id] = name
+	}
+}
+
 func (c *cast) job(j *fleet.Job, now time.Duration) {
 	c.jobs[j.ID] = &jobFact{job: j, changed: now}
 	c.changed = max(c.changed, now)
@@ -60,9 +70,7 @@ func (c *cast) job(j *fleet.Job, now time.Duration) {
 
 func (c *cast) plan(e *Effects, now time.Duration) {
 	for i := range e.Nodes {
-		if n := &e.Nodes[i]; c.names[n.ID] == "" && n.Name != "" {
-			c.names[n.ID] = n.Name
-		}
+		c.edge(e.Nodes[i].ID, e.Nodes[i].Name)
 	}
 	for i := range e.Allocs {
 		c.alloc(&e.Allocs[i], now)
@@ -71,9 +79,7 @@ func (c *cast) plan(e *Effects, now time.Duration) {
 
 func (c *cast) hub(h *Hub, now time.Duration) {
 	for i := range h.Nodes {
-		if n := &h.Nodes[i]; c.names[n.ID] == "" && n.Name != "" {
-			c.names[n.ID] = n.Name
-		}
+		c.edge(h.Nodes[i].ID, h.Nodes[i].Name)
 	}
 	for i := range h.Allocs {
 		// A hub that lags may still have an older picture.
@@ -131,6 +137,9 @@ func (c *cast) rows(batches []Batch) {
 func (c *cast) rewind() {
 	for _, f := range c.allocs {
 		f.stale = true
+	}
+	for _, f := range c.jobs {
+		f.unsure = true
 	}
 }
 

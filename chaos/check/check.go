@@ -224,10 +224,17 @@ func describe(t fleet.Transition) string {
 }
 
 // undisturbed checks invariant 3: between losing the link and having it back an
-// edge killed nothing, but what a person on site or the hub had told it to. A
-// hub's word may be carried out when the link has just gone.
+// edge killed nothing, but what a person on site or the hub had told it to, or what
+// has a stop_on_client_after. A hub's word may be carried out when the link has just
+// gone.
 func undisturbed(h Hub, e Edge) []Violation {
 	var vs []Violation
+	bounded := map[fleet.AllocID]bool{}
+	for i := range h.Allocs {
+		if g := h.Allocs[i].Group(); g != nil && g.Disconnect != nil && g.Disconnect.StopOnClientAfter != nil {
+			bounded[h.Allocs[i].ID] = true
+		}
+	}
 	away := false
 	asked := map[fleet.AllocID]bool{}
 	for _, row := range e.Rows {
@@ -239,7 +246,8 @@ func undisturbed(h Hub, e Edge) []Violation {
 		case fleet.TransitionOperator:
 			asked[row.Alloc] = true
 		}
-		if away && row.Event != nil && row.Event.Type == fleet.TaskKilling && !asked[row.Alloc] && !told(h.AllocHistory[row.Alloc], row) {
+		if away && row.Event != nil && row.Event.Type == fleet.TaskKilling && !asked[row.Alloc] &&
+			!told(h.AllocHistory[row.Alloc], row) && !bounded[row.Alloc] {
 			vs = append(vs, violation(3, "%s killed task %s of %s while its link was gone (row %d: %s)",
 				e.Name, row.Task, fleet.Short(row.Alloc), row.Seq, row.Event.DisplayMessage))
 		}

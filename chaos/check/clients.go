@@ -15,8 +15,11 @@ func durationOf(nanos int64) time.Duration { return time.Duration(nanos) }
 // in pieces: where a read stands alone, everything before it is over, and what it
 // says is what the next piece begins with.
 type clients struct {
-	jobs    map[fleet.JobID]*asking
-	unknown uint64 // pieces of which nobody knows
+	jobs map[fleet.JobID]*asking
+	// rewound is when the hubs were put back last: what is older says nothing, and what
+	// a job is since then is not known.
+	rewound time.Duration
+	wild    bool
 }
 
 // asking is one job's piece of history.
@@ -25,7 +28,6 @@ type asking struct {
 	ops   []Operation // in the order of their return
 	ends  []int64
 	from  time.Duration // ops that were called before came too late
-	broke bool
 }
 
 const (
@@ -48,7 +50,10 @@ func (t *clients) see(s *scene, o *Observation) {
 	case o.Operation != nil:
 		t.operation(s, o)
 	case o.Fault.rewinds(): // what was written may be gone: an operator did that
-		clear(t.jobs)
+		for _, j := range t.jobs {
+			j.restart(s.now)
+		}
+		t.rewound, t.wild = s.now, true
 	}
 }
 
@@ -62,21 +67,40 @@ func (t *clients) operation(s *scene, o *Observation) {
 	}
 	j := t.jobs[op.Job]
 	if j == nil {
-		j = &asking{}
+		j = &asking{first: jobState{wild: t.wild}, from: t.rewound}
 		t.jobs[op.Job] = j
 	}
-	if op.Call < j.from || len(j.ops) > maxPiece {
-		*j = asking{first: jobState{}, from: s.now, broke: true}
-		t.unknown++
+	if op.Call < j.from && !j.first.wild || len(j.ops) > maxPiece {
 		s.undecided[Linearizable]++
+		j.restart(s.now)
 	}
-	if j.broke {
-		return // what the job was is not known any more
+	end := int64(o.At)
+	if op.Call < j.from { // it may have taken place before, or not
+		if op.Does == OpRead {
+			return
+		}
+		op.Outcome, op.Modify, end = OutcomeUnknown, 0, math.MaxInt64
 	}
-	j.ops, j.ends = append(j.ops, op), append(j.ends, int64(o.At))
+	j.ops, j.ends = append(j.ops, op), append(j.ends, end)
 	if len(j.ops) >= pieceOps && len(j.ops)%8 == 0 {
 		j.cut(s, op.Job)
 	}
+}
+
+// restart begins a new piece, from a state of which nothing is known.
+func (j *asking) restart(now time.Duration) {
+	ops, ends := j.pending(len(j.ops), now)
+	*j = asking{first: jobState{wild: true}, ops: ops, ends: ends, from: now}
+}
+
+// pending are those of the first n operations that may still take effect.
+func (j *asking) pending(n int, now time.Duration) (ops []Operation, ends []int64) {
+	for _, op := range j.ops[:n] {
+		if op.Outcome == OutcomeUnknown && op.Does != OpRead && !j.seen(op.Tag, n) && now-op.Call < forgottenCall {
+			ops, ends = append(ops, op), append(ends, math.MaxInt64)
+		}
+	}
+	return ops, ends
 }
 
 // cut judges and forgets what is over.
@@ -86,22 +110,12 @@ func (j *asking) cut(s *scene, id fleet.JobID) {
 		return
 	}
 	if !j.judge(s, id, n) {
+		j.restart(s.now)
 		return
 	}
 	last, end := j.ops[n-1], j.ends[n-1]
-	var ops []Operation
-	var ends []int64
-	for i := range n {
-		op := j.ops[i]
-		pending := op.Outcome == OutcomeUnknown && op.Does != OpRead && !j.seen(op.Tag, n)
-		if pending && s.now-op.Call < forgottenCall {
-			ops, ends = append(ops, op), append(ends, math.MaxInt64)
-		}
-	}
-	j.first = jobState{}
-	if last.Outcome == OutcomeOK {
-		j.first = jobState{exists: true, stopped: last.Stopped, tag: last.Tag, modify: last.Modify, exact: last.Modify != 0}
-	}
+	ops, ends := j.pending(n, s.now)
+	j.first = jobState{wild: true}.tamed(&last)
 	j.ops, j.ends = append(ops, j.ops[n:]...), append(ends, j.ends[n:]...)
 	j.from = time.Duration(end)
 }
@@ -148,7 +162,6 @@ func (j *asking) judge(s *scene, id fleet.JobID, n int) bool {
 		return true
 	case Undecided:
 		s.undecided[Linearizable]++
-		j.broke = true
 		return false
 	}
 	legal := firstIllegal(j.first, part, ends, s.limits.Linearize)
@@ -159,7 +172,6 @@ func (j *asking) judge(s *scene, id fleet.JobID, n int) bool {
 	for i := max(0, legal+1-shownOps); i <= legal; i++ {
 		lines = append(lines, part[i].describe(ends[i]))
 	}
-	j.broke = true
 	s.shown(Linearizable, string(id), lines, "nothing explains the last of these answers: %s", part[legal].describe(ends[legal]))
 	return false
 }
@@ -168,7 +180,7 @@ func (t *clients) tick(*scene) {}
 
 func (t *clients) end(s *scene, _ *Picture) {
 	for _, id := range sorted(t.jobs) {
-		if j := t.jobs[id]; !j.broke && len(j.ops) > 0 {
+		if j := t.jobs[id]; len(j.ops) > 0 {
 			j.judge(s, id, len(j.ops))
 		}
 	}

@@ -31,7 +31,7 @@ func (t *deadlines) see(s *scene, o *Observation) {
 
 func (t *deadlines) excused(s *scene, edge string) bool {
 	then := s.now - hubsAlone
-	if s.weather.since(s.now, then, edge, Severs, Impairs, Clones) {
+	if s.cloned(edge) || s.weather.since(s.now, then, edge, Severs, Impairs) {
 		return true
 	}
 	for hub := range s.weather.hubs {

@@ -134,7 +134,7 @@ func (t *delivery) acknowledged(s *scene, name string, f *journalFact, j *Journa
 	applied, logged := t.applied[f.node]
 	f.behind = f.behind && (!logged || j.Acknowledged > applied)
 	switch {
-	case f.behind || t.cloned(s, f.node):
+	case f.behind || s.cloned(name):
 	case j.Acknowledged < f.acknowledged:
 		s.broke(NeverBack, name, "the acknowledged row went from %d back to %d", f.acknowledged, j.Acknowledged)
 	case logged && j.Acknowledged > f.acknowledged && j.Acknowledged > applied:
@@ -144,20 +144,6 @@ func (t *delivery) acknowledged(s *scene, name string, f *journalFact, j *Journa
 	if s.told == 0 { // nobody tells of entries: the edge's word is all there is
 		maps.DeleteFunc(f.rows, func(seq fleet.Seq, _ rowFact) bool { return seq <= j.Acknowledged })
 	}
-}
-
-// cloned reports whether several machines take themselves for a node.
-func (t *delivery) cloned(s *scene, node fleet.NodeID) bool {
-	machines := 0
-	for name, f := range t.edges {
-		if f.node != node {
-			continue
-		}
-		if machines++; machines > 1 || s.weather.ever(name, Clones) {
-			return true
-		}
-	}
-	return false
 }
 
 // bounds judges how much waits at the edge.
@@ -179,7 +165,7 @@ func (t *delivery) journaled(s *scene, name string, f *journalFact, row *fleet.T
 		s.broke(ExactlyOnce, name, "row %d of the journal was %s and is %s now", row.Seq, describe(held.row), describe(*row))
 	}
 	f.last = max(f.last, row.Seq)
-	cloned := t.cloned(s, f.node)
+	cloned := s.cloned(name)
 	seen, early := t.early[f.node][row.Seq]
 	switch {
 	case early && equal(seen, *row) && cloned:
@@ -215,7 +201,7 @@ func lean(t *fleet.Transition) fleet.Transition {
 // take holds rows that were applied against the journals that they come from.
 func (t *delivery) take(s *scene, k taken) {
 	s.judge(ExactlyOnce)
-	cloned := t.cloned(s, k.node)
+	cloned := s.cloned(s.fleet.name(k.node))
 	for i := range k.rows {
 		row := &k.rows[i]
 		t.applied[k.node] = max(t.applied[k.node], row.Seq)

@@ -96,7 +96,7 @@ func (t *dials) ended(s *scene, f *Fault) {
 func (c *cut) judge(s *scene) {
 	pauses := map[string][]time.Duration{}
 	for name, times := range c.edges {
-		if s.weather.since(s.now, c.began, name, Halts, Chokes, Impairs, Clones) {
+		if s.cloned(name) || s.weather.since(s.now, c.began, name, Halts, Chokes, Impairs) {
 			continue // its pauses are not its own
 		}
 		for i := 1; i < len(times); i++ {

@@ -34,7 +34,7 @@ func (t *instances) tick(s *scene) {
 	running := t.running(s)
 	for id, f := range s.fleet.jobs {
 		allowed, counted := f.allowed()
-		if !counted {
+		if !counted || f.unsure {
 			continue
 		}
 		s.judge(Instances)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 
@@ -21,6 +22,8 @@ const (
 
 // jobState is a job as clients can tell it: the sequential specification's state.
 type jobState struct {
+	// wild is a state of which nothing is known: whatever is said of it may be true.
+	wild            bool
 	exists, stopped bool
 	tag             string
 	// modify is the job modify index where exact, else a lower bound of it.
@@ -52,6 +55,9 @@ func (m *model) porcupine() porcupine.Model {
 // step says whether an operation may have had its outcome in this state, and what
 // the state is after it.
 func (s jobState) step(op *Operation) (bool, jobState) {
+	if s.wild {
+		return true, s.tamed(op)
+	}
 	switch op.Does {
 	case OpRead:
 		return s.read(op)
@@ -59,6 +65,19 @@ func (s jobState) step(op *Operation) (bool, jobState) {
 		return s.register(op)
 	}
 	return s.deregister(op)
+}
+
+// tamed is what an operation tells of a state of which nothing was known.
+func (s jobState) tamed(op *Operation) jobState {
+	switch {
+	case op.Outcome == OutcomeNotFound, op.Does == OpPurge && op.Outcome == OutcomeOK:
+		return jobState{modify: op.Modify}
+	case op.Outcome != OutcomeOK, op.Does == OpDeregister:
+		return s // there is a job, with any tag
+	case op.Does == OpRead:
+		return jobState{exists: true, stopped: op.Stopped, tag: op.Tag, modify: op.Modify, exact: op.Modify != 0}
+	}
+	return jobState{exists: true, tag: op.Tag, modify: op.Modify, exact: op.Modify != 0}
 }
 
 func (s jobState) read(op *Operation) (bool, jobState) {
@@ -130,10 +149,15 @@ func (s jobState) deregister(op *Operation) (bool, jobState) {
 	return true, s.written(op, next)
 }
 
-// Linearize searches for a linearization of the operations of one job, none of
-// which took place before. Each step of the search costs one of budget.
-func Linearize(ops []Operation, returned []int64, budget int) Linearization {
-	return linearize(jobState{}, ops, returned, budget)
+// Linearize searches for a linearization of the operations of one job, before which
+// there was none of that name; returned are the times of their returns. Each step of
+// the search costs one of budget.
+func Linearize(ops []Operation, returned []time.Duration, budget int) Linearization {
+	ends := make([]int64, len(returned))
+	for i, at := range returned {
+		ends[i] = int64(at)
+	}
+	return linearize(jobState{}, ops, ends, budget)
 }
 
 func linearize(first jobState, ops []Operation, returned []int64, budget int) Linearization {

@@ -38,9 +38,14 @@ type taskTruth struct {
 }
 
 // machines is the truth of all edges. It is fed before the taps that ask it.
-type machines struct{ by map[string]*machine }
+type machines struct {
+	by    map[string]*machine
+	nodes map[fleet.NodeID]map[string]bool // names of those that take themselves for a node
+}
 
-func newMachines() *machines { return &machines{by: map[string]*machine{}} }
+func newMachines() *machines {
+	return &machines{by: map[string]*machine{}, nodes: map[fleet.NodeID]map[string]bool{}}
+}
 
 func (t *machines) of(name string) *machine {
 	m := t.by[name]
@@ -49,6 +54,16 @@ func (t *machines) of(name string) *machine {
 		t.by[name] = m
 	}
 	return m
+}
+
+// cloned reports whether a machine shares its identity with another one, or ever
+// did.
+func (s *scene) cloned(name string) bool {
+	if s.weather.ever(name, Clones) {
+		return true
+	}
+	m := s.truth.by[name]
+	return m != nil && m.node != "" && len(s.truth.nodes[m.node]) > 1
 }
 
 // learn takes what an observation tells of machines.
@@ -60,6 +75,12 @@ func (t *machines) learn(s *scene, o *Observation) {
 		t.of(o.Task.Edge).task(s.now, o.Task)
 	case o.Edge != nil:
 		t.of(o.Edge.Name).look(s, o.Edge)
+		if id := o.Edge.NodeID; id != "" && !t.nodes[id][o.Edge.Name] {
+			if t.nodes[id] == nil {
+				t.nodes[id] = map[string]bool{}
+			}
+			t.nodes[id][o.Edge.Name] = true
+		}
 	case o.Applied != nil && o.Applied.Effects != nil && o.Applied.Effects.Opened != nil:
 		for _, m := range t.by {
 			if m.node == o.Applied.Effects.Opened.Node {

@@ -97,7 +97,8 @@ func (t *nodes) open(s *scene, a *Applied, o *Opened) {
 	case known && o.Applied > n.applied:
 		s.broke(Sequence, name, "entry %d opens a session at row %d: only row %d was ever applied", a.Index, o.Applied, n.applied)
 	}
-	if o.Status == fleet.NodeReady && o.Applied < o.Head {
+	blip := n.status == fleet.NodeReady && !n.moved && o.Lost == ""
+	if known && !blip && o.Status == fleet.NodeReady && o.Applied < o.Head {
 		s.broke(HeartbeatFirst, name, "entry %d makes the node ready at row %d: its session announced rows up to %d", a.Index, o.Applied, o.Head)
 	}
 	if known && !n.moved && n.status == fleet.NodeReady {
@@ -150,7 +151,7 @@ func (t *nodes) numbers(s *scene, a *Applied, b *Batch, n *nodeFact) {
 	}
 	last := b.First + fleet.Seq(len(b.Rows)) - 1
 	if b.First > n.applied+1 {
-		excused := b.Base && s.weather.ever(name, Damages, Rewinds, Clones)
+		excused := b.Base && (s.cloned(name) || s.weather.ever(name, Damages, Rewinds))
 		if !excused {
 			s.shown(Sequence, name, []string{fmt.Sprintf("applied before: %d", n.applied), fmt.Sprintf("batch: %d to %d, new base: %t", b.First, last, b.Base)},
 				"entry %d glues over a gap: rows %d to %d were never applied", a.Index, n.applied+1, b.First-1)
@@ -192,7 +193,6 @@ const longReplay = 100
 // one of a later epoch is a later one.
 func (t *nodes) view(s *scene, hub string, n *fleet.Node) {
 	s.judge(NeverBack)
-	s.judge(HeartbeatFirst)
 	f := t.fact(n.ID)
 	if n.Epoch > f.viewedEpoch && n.Applied < f.viewed {
 		s.broke(NeverBack, hub, "node %s is at row %d in epoch %d: it was at row %d in epoch %d",
@@ -200,8 +200,5 @@ func (t *nodes) view(s *scene, hub string, n *fleet.Node) {
 	}
 	if n.Applied > f.viewed && n.Epoch >= f.viewedEpoch {
 		f.viewed, f.viewedEpoch = n.Applied, n.Epoch
-	}
-	if n.Status == fleet.NodeReady && n.Applied < n.JournalHead {
-		s.broke(HeartbeatFirst, hub, "node %s is ready at row %d: its session announced rows up to %d", n.Name, n.Applied, n.JournalHead)
 	}
 }

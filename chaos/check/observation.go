@@ -174,8 +174,8 @@ type Dial struct{ Edge string }
 type Effect string
 
 const (
-	Severs    Effect = "severs"     // nothing passes between the targets and the hubs (a hub: and anybody)
-	Impairs   Effect = "impairs"    // what passes is late, lost, twice, or comes from elsewhere
+	Severs    Effect = "severs"     // nothing passes between the targets and the hubs (a hub: and anybody) for as long as it lasts
+	Impairs   Effect = "impairs"    // what passes is late, lost, twice, or comes from elsewhere; or nothing does, at times
 	Halts     Effect = "halts"      // the target's process is killed or stands still
 	Reboots   Effect = "reboots"    // the target's machine goes down
 	Damages   Effect = "damages"    // the target's files lose what was written
@@ -186,7 +186,8 @@ const (
 	EndsTasks Effect = "ends-tasks" // tasks end, or cannot be started, whatever their agent does
 )
 
-// Fault is the beginning or the end of a fault.
+// Fault is the beginning or the end of a fault. Every fault has both, also where they
+// are at one time.
 type Fault struct {
 	ID      int // unique in the run
 	Kind    string
@@ -232,8 +233,8 @@ type Operation struct {
 	// Enforces one; 0 is that there is no such job.
 	Check    fleet.Index `json:",omitempty"`
 	Enforces bool        `json:",omitempty"`
-	// Modify is the job modify index that the answer named (0: it named none), and
-	// Stopped whether the job that was read is stopped.
+	// Modify is the job modify index that was read; of a change, the entry that made it
+	// (0: the answer named none). Stopped is whether the job that was read is stopped.
 	Modify  fleet.Index `json:",omitempty"`
 	Stopped bool        `json:",omitempty"`
 }

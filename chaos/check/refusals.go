@@ -59,12 +59,16 @@ func (t *refusals) refused(s *scene, index fleet.Index, b Batch) {
 
 func (t *refusals) told(s *scene, r *Refused) {
 	s.judge(RefusedAloud)
-	if r.Code == "" {
-		s.broke(RefusedAloud, r.By, "%s was refused without a code: %q", r.From, r.Reason)
+	from := r.From
+	if from == "" {
+		from = s.fleet.name(r.Node)
 	}
-	if r.Code == fleet.CodeHeartbeatFirst && !s.weather.ever(r.From, Clones) {
+	if r.Code == "" {
+		s.broke(RefusedAloud, r.By, "%s was refused without a code: %q", from, r.Reason)
+	}
+	if r.Code == fleet.CodeHeartbeatFirst && !s.cloned(from) {
 		s.judge(HeartbeatFirst)
-		s.broke(HeartbeatFirst, r.From, "it sent rows before its session's heartbeat was answered, and %s refused them: %s", r.By, r.Reason)
+		s.broke(HeartbeatFirst, from, "it sent rows before its session's heartbeat was answered, and %s refused them: %s", r.By, r.Reason)
 	}
 	t.answer(func(open refusal) bool { return open.node == r.Node || open.m.name == r.From })
 }

@@ -15,7 +15,8 @@ type rowsDue struct{ by map[string]*owedRows }
 type owedRows struct {
 	open    []happened
 	newest  time.Duration // when the newest row was seen
-	looked  time.Duration // when the journal was looked at last
+	looked  time.Duration // when all rows that there were had been seen
+	last    fleet.Seq     // newest row seen
 	lasting time.Duration // since when its agent runs, -1: it does not
 }
 
@@ -53,7 +54,7 @@ func (t *rowsDue) see(s *scene, o *Observation) {
 		if len(o.Edge.Rows) > 0 {
 			e.newest = s.now
 		}
-		if o.Edge.Journal != nil {
+		if o.Edge.Journal != nil && o.Edge.Journal.Last <= e.last {
 			e.looked = s.now
 		}
 	case o.Process != nil && o.Process.Edge:
@@ -75,6 +76,7 @@ func (t *rowsDue) process(s *scene, p *Process) {
 
 // row takes away what a row tells of.
 func (e *owedRows) row(row *fleet.Transition) {
+	e.last = max(e.last, row.Seq)
 	if row.Event == nil {
 		return
 	}
@@ -104,7 +106,7 @@ func (t *rowsDue) tick(s *scene) {
 			continue
 		}
 		h := e.open[0]
-		if s.weather.since(s.now, h.at, name, Damages, Clones) {
+		if s.cloned(name) || s.weather.since(s.now, h.at, name, Damages) {
 			e.open = nil
 			continue
 		}

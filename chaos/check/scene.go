@@ -57,9 +57,9 @@ func (s *scene) learn(o *Observation) {
 		s.weather.hubs[o.Hub.Name] = true
 		s.fleet.hub(o.Hub, s.now)
 	case o.Edge != nil && o.Edge.NodeID != "":
-		s.fleet.names[o.Edge.NodeID] = o.Edge.Name
-	case o.Process != nil && !o.Process.Edge:
-		s.weather.hubs[o.Process.Name] = true
+		s.fleet.edge(o.Edge.NodeID, o.Edge.Name)
+	case o.Process != nil:
+		s.weather.process(o.Process, s.now)
 	case o.Job != nil:
 		s.fleet.job(o.Job, s.now)
 	}

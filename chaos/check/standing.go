@@ -17,15 +17,25 @@ type standing struct {
 
 // shown is what one hub shows, and since when.
 type shown struct {
-	nodes     map[fleet.NodeID]time.Duration
+	nodes     map[fleet.NodeID]*halfWay
 	unsettled map[string]time.Duration
 	told      map[string]bool
 }
 
+// halfWay is a node that is not ready.
+type halfWay struct {
+	name, why string
+	status    fleet.NodeStatus
+	since     time.Duration
+}
+
 type evalFact struct {
-	due  time.Duration
-	seen time.Duration
-	told bool
+	due   time.Duration
+	index fleet.Index // of the newest view that shows it pending
+	seen  time.Duration
+	told  bool
+	job   fleet.JobID
+	why   string
 }
 
 func newStanding() *standing {
@@ -38,7 +48,7 @@ func (t *standing) see(s *scene, o *Observation) {
 		t.hub(s, o.Hub)
 	case o.Applied != nil && o.Applied.Effects != nil:
 		for i := range o.Applied.Effects.Evals {
-			t.eval(s, &o.Applied.Effects.Evals[i])
+			t.eval(s, &o.Applied.Effects.Evals[i], o.Applied.Index)
 		}
 	case o.Process != nil && !o.Process.Edge:
 		delete(t.hubs, o.Process.Name)
@@ -51,20 +61,13 @@ func (t *standing) see(s *scene, o *Observation) {
 func (t *standing) hub(s *scene, h *Hub) {
 	seen := t.hubs[h.Name]
 	if seen == nil {
-		seen = &shown{nodes: map[fleet.NodeID]time.Duration{}, unsettled: map[string]time.Duration{}, told: map[string]bool{}}
+		seen = &shown{nodes: map[fleet.NodeID]*halfWay{}, unsettled: map[string]time.Duration{}, told: map[string]bool{}}
 		t.hubs[h.Name] = seen
 	}
 	for i := range h.Nodes {
-		t.node(s, h.Name, seen, &h.Nodes[i])
+		seen.node(s, &h.Nodes[i])
 	}
 	seen.unsettled = keepOlder(seen.unsettled, unsettled(s, h))
-	for what, since := range seen.unsettled {
-		s.judge(Settled)
-		if !seen.told[what] && s.overdueEverywhere(max(since, s.fleet.changed), s.limits.Heal) {
-			seen.told[what] = true
-			s.broke(Settled, h.Name, "%s since %s, in fair weather", what, since)
-		}
-	}
 	if len(seen.unsettled) == 0 {
 		clear(seen.told)
 	}
@@ -72,7 +75,7 @@ func (t *standing) hub(s *scene, h *Hub) {
 	for i := range h.Evals {
 		if e := &h.Evals[i]; e.Status == fleet.EvalPending {
 			open[e.ID] = true
-			t.eval(s, e)
+			t.eval(s, e, h.Index)
 		}
 	}
 	t.close(s, h, open)
@@ -100,76 +103,95 @@ func unsettled(s *scene, h *Hub) map[string]time.Duration {
 		case a.NeedsToReconnect():
 			out[fmt.Sprintf("allocation %s is back and was not settled", fleet.Short(a.ID))] = s.now
 		}
-		if f := s.fleet.jobs[a.JobID]; f != nil && f.job.Stop && !a.Terminal() {
-			out[fmt.Sprintf("allocation %s is to run, of a job that was stopped", fleet.Short(a.ID))] = s.now
+		if f := s.fleet.jobs[a.JobID]; f != nil && f.job.Stop && !f.unsure && !a.Terminal() {
+			out[fmt.Sprintf("allocation %s of job %s is to run: the job was stopped", fleet.Short(a.ID), a.JobID)] = s.now
 		}
 	}
 	return out
 }
 
-// node judges a node that is not ready though its edge has a link.
-func (t *standing) node(s *scene, hub string, seen *shown, n *fleet.Node) {
+func (seen *shown) node(s *scene, n *fleet.Node) {
 	s.judge(Initializing)
 	if n.Status == fleet.NodeReady {
 		delete(seen.nodes, n.ID)
 		return
 	}
-	since, ok := seen.nodes[n.ID]
-	if !ok {
-		since = s.now
-		seen.nodes[n.ID] = since
+	at := seen.nodes[n.ID]
+	if at == nil {
+		at = &halfWay{since: s.now}
+		seen.nodes[n.ID] = at
 	}
-	name := s.fleet.name(n.ID)
-	m := s.truth.by[name]
-	if m != nil { // what happens on a machine that is down, or has no link, is the weather's
-		if m.connected < 0 {
-			seen.nodes[n.ID] = s.now
-			return
+	at.name, at.why, at.status = n.Name, n.StatusDescription, n.Status
+}
+
+// tick judges what has lasted too long.
+func (t *standing) tick(s *scene) {
+	for name, seen := range t.hubs {
+		for id, at := range seen.nodes {
+			at.judge(s, name, id)
 		}
-		since = max(since, m.connected)
-	} else if n.Status != fleet.NodeInitializing {
-		return
+		for what, since := range seen.unsettled {
+			s.judge(Settled)
+			if !seen.told[what] && s.overdueEverywhere(max(since, s.fleet.changed), s.limits.Heal) {
+				seen.told[what] = true
+				s.broke(Settled, name, "%s, since %s, in fair weather", what, since)
+			}
+		}
 	}
-	if s.overdue(name, since, s.limits.Ready) {
-		seen.nodes[n.ID] = s.now // and again after as long
-		s.broke(Initializing, hub, "node %s is %s (%s) since %s though its edge has a session", n.Name, n.Status, n.StatusDescription, since)
+	for id, f := range t.evals {
+		s.judge(EvaluationsEnd)
+		if !f.told && s.overdueEverywhere(f.due, s.limits.Evaluate) {
+			f.told = true
+			s.broke(EvaluationsEnd, string(f.job), "evaluation %s (%s) is pending since it was due at %s", fleet.Short(id), f.why, f.due)
+		}
+	}
+}
+
+// judge judges a node that is not ready though its edge has a link.
+func (at *halfWay) judge(s *scene, hub string, id fleet.NodeID) {
+	edge := s.fleet.name(id)
+	m := s.truth.by[edge]
+	switch {
+	case m == nil && at.status != fleet.NodeInitializing:
+		return // nobody knows whether its edge has a link
+	case m == nil:
+	case m.connected < 0: // what happens on a machine without a link is the weather's
+		at.since = s.now
+		return
+	default:
+		at.since = max(at.since, m.connected)
+	}
+	if s.overdue(edge, at.since, s.limits.Ready) {
+		s.broke(Initializing, hub, "node %s is %s (%s) since %s though its edge has a session", at.name, at.status, at.why, at.since)
+		at.since = s.now // and again after as long
 	}
 }
 
 // eval notes an evaluation that is to end.
-func (t *standing) eval(s *scene, e *fleet.Evaluation) {
+func (t *standing) eval(s *scene, e *fleet.Evaluation, index fleet.Index) {
 	if e.Status != fleet.EvalPending {
 		return
 	}
 	f := t.evals[e.ID]
 	if f == nil {
-		f = &evalFact{due: s.now}
+		f = &evalFact{due: s.now, job: e.JobID, why: e.TriggeredBy}
 		if !e.WaitUntil.IsZero() { // by the hub's clock, as its creation is
 			f.due += max(0, e.WaitUntil.Sub(time.Unix(0, e.CreateTime)))
 		}
 		t.evals[e.ID] = f
 	}
-	f.seen = s.now
+	f.seen, f.index = s.now, max(f.index, index)
 }
 
-// close forgets evaluations that a hub shows no more, and judges the others.
+// close forgets evaluations that a hub shows to be over.
 func (t *standing) close(s *scene, h *Hub, open map[fleet.EvalID]bool) {
 	for id, f := range t.evals {
-		if !open[id] {
-			if s.now-f.seen > s.limits.Slack || s.now > f.seen && h.Leads {
-				delete(t.evals, id)
-			}
-			continue
-		}
-		s.judge(EvaluationsEnd)
-		if !f.told && s.overdueEverywhere(f.due, s.limits.Evaluate) {
-			f.told = true
-			s.broke(EvaluationsEnd, h.Name, "evaluation %s is pending since it was due at %s", fleet.Short(id), f.due)
+		newer := h.Index > 0 && h.Index >= f.index || h.Index == 0 && s.now-f.seen > s.limits.Slack
+		if !open[id] && newer {
+			delete(t.evals, id)
 		}
 	}
 }
-
-func (t *standing) tick(*scene) {}
 
 // end judges what the last picture shows: it is quiet, and everything is over.
 func (t *standing) end(s *scene, p *Picture) {

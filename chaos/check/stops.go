@@ -85,12 +85,15 @@ func (t *stops) end(s *scene, _ *Picture) {
 func (t *stops) judge(s *scene, p stop) {
 	s.judge(AbsenceStopsNothing)
 	f := s.fleet.allocs[p.key.Alloc]
-	if f == nil || t.wanted(s, p, f) || s.weather.since(s.now, p.at-s.limits.Heal, p.m.name, Damages, Clones) ||
+	if f == nil || t.wanted(s, p, f) || s.cloned(p.m.name) || s.weather.since(s.now, p.at-s.limits.Heal, p.m.name, Damages) ||
 		s.weather.since(s.now, p.at-s.limits.Slack, p.m.name, EndsTasks) {
 		return
 	}
 	after, limited := f.stopAfter()
-	if limited && p.m.beaten {
+	if limited {
+		if !p.m.beaten {
+			return
+		}
 		s.judge(StopDeadline)
 		if p.alone >= after-s.limits.Slack {
 			s.reach(BranchStopDeadline)
@@ -148,7 +151,7 @@ func markEvery(after time.Duration) time.Duration {
 
 // overdue looks for tasks whose stop_on_client_after is over and that run on.
 func (t *stops) overdue(s *scene, m *machine) {
-	if m.agent < 0 || !m.beaten || m.connected >= 0 {
+	if m.agent < 0 || !m.beaten || m.connected >= 0 || s.cloned(m.name) {
 		return
 	}
 	alone := m.alone(s.now)
@@ -164,7 +167,7 @@ func (t *stops) overdue(s *scene, m *machine) {
 		s.judge(StopDeadline)
 		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*markEvery(after)
 		if alone < after+slack || s.now-max(m.agent, f.first) < slack || f.first > m.beat && s.now-f.first < after+slack ||
-			s.weather.since(s.now, s.now-slack, m.name, Halts, Chokes, Damages, Clones) {
+			s.weather.since(s.now, s.now-slack, m.name, Halts, Chokes, Damages) {
 			continue
 		}
 		t.late[key] = true

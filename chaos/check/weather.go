@@ -13,12 +13,13 @@ type weather struct {
 	active map[int]*Fault
 	ended  map[string]map[Effect]time.Duration // by target and effect: the end of the last one
 	begun  map[string]map[Effect]time.Duration // and the beginning
+	down   map[string]bool                     // whose process does not run
 	hubs   map[string]bool
 }
 
 func newWeather() weather {
 	return weather{
-		active: map[int]*Fault{}, hubs: map[string]bool{},
+		active: map[int]*Fault{}, down: map[string]bool{}, hubs: map[string]bool{},
 		ended: map[string]map[Effect]time.Duration{}, begun: map[string]map[Effect]time.Duration{},
 	}
 }
@@ -43,14 +44,34 @@ func (w *weather) take(f *Fault, now time.Duration) *Fault {
 		targets = []string{everyone}
 	}
 	for _, target := range targets {
-		if times[target] == nil {
-			times[target] = map[Effect]time.Duration{}
-		}
-		for _, e := range kept.Effects {
-			times[target][e] = now
-		}
+		note(times, target, now, kept.Effects...)
 	}
 	return &kept
+}
+
+func note(times map[string]map[Effect]time.Duration, target string, now time.Duration, effects ...Effect) {
+	if times[target] == nil {
+		times[target] = map[Effect]time.Duration{}
+	}
+	for _, e := range effects {
+		times[target][e] = now
+	}
+}
+
+// process takes a process that starts or ends, whatever fault that was.
+func (w *weather) process(p *Process, now time.Duration) {
+	if !p.Edge {
+		w.hubs[p.Name] = true
+	}
+	if p.What != ProcessStart {
+		w.down[p.Name] = true
+		note(w.begun, p.Name, now, Halts)
+		return
+	}
+	if w.down[p.Name] {
+		note(w.ended, p.Name, now, Halts)
+	}
+	delete(w.down, p.Name)
 }
 
 // rewinds reports whether a fault (nil: none) puts hubs back.
@@ -81,7 +102,7 @@ func (w *weather) during(who string, effects ...Effect) bool {
 			return true
 		}
 	}
-	return false
+	return w.down[who] && (len(effects) == 0 || slices.Contains(effects, Halts))
 }
 
 // last is when who was last under one of these effects: now, where it still is; ok
@@ -134,32 +155,30 @@ var disturbing = []Effect{Severs, Impairs, Halts, Reboots, Damages, Chokes, Rewi
 // fair is since when nothing has disturbed who, nor any hub; ok is false while
 // something does.
 func (w *weather) fair(who string) (since time.Duration, ok bool) {
-	for _, f := range w.active {
-		if f.touches(who, disturbing) || slices.ContainsFunc(f.Targets, func(t string) bool { return w.hubs[t] }) && f.disturbs() {
-			return 0, false
-		}
-	}
-	for target, effects := range w.ended {
-		if target != who && target != everyone && !w.hubs[target] {
-			continue
-		}
-		for e, at := range effects {
-			if slices.Contains(disturbing, e) {
-				since = max(since, at)
-			}
-		}
-	}
-	return since, true
+	return w.quiet(func(target string) bool { return target == who || w.hubs[target] })
 }
 
 // calm is since when nothing has disturbed anybody.
 func (w *weather) calm() (since time.Duration, ok bool) {
+	return w.quiet(func(string) bool { return true })
+}
+
+// quiet is since when nothing has disturbed those who concern.
+func (w *weather) quiet(concern func(target string) bool) (since time.Duration, ok bool) {
 	for _, f := range w.active {
-		if f.disturbs() {
+		if f.disturbs() && (len(f.Targets) == 0 || slices.ContainsFunc(f.Targets, concern)) {
 			return 0, false
 		}
 	}
-	for _, effects := range w.ended {
+	for who := range w.down {
+		if concern(who) {
+			return 0, false
+		}
+	}
+	for target, effects := range w.ended {
+		if target != everyone && !concern(target) {
+			continue
+		}
 		for e, at := range effects {
 			if slices.Contains(disturbing, e) {
 				since = max(since, at)

@@ -14,15 +14,15 @@ import (
 // linkInjuries are what happens to links.
 var linkInjuries = map[schedule.Kind]injury{
 	schedule.LinkCut:       {cutLink, []check.Effect{check.Severs}},
-	schedule.Flapping:      {flap, []check.Effect{check.Severs}},
-	schedule.OfflineOn:     {flap, []check.Effect{check.Severs}},
+	schedule.Flapping:      {flap, []check.Effect{check.Impairs}},
+	schedule.OfflineOn:     {flap, []check.Effect{check.Impairs}},
 	schedule.NATRebind:     {onEdges(rebind), []check.Effect{check.Impairs}},
 	schedule.AddressChange: {onEdges(move), []check.Effect{check.Impairs}},
 	schedule.LinkProfile:   {shapeLink, []check.Effect{check.Impairs}},
 	schedule.MinorityCut:   {cutHubsOff, []check.Effect{check.Severs}},
 	schedule.MajorityCut:   {partHubs, []check.Effect{check.Severs}},
 	schedule.CertExpired:   {cutUntilExpired, []check.Effect{check.Severs}},
-	schedule.MassRejoin:    {massRejoin, []check.Effect{check.Severs, check.Halts}},
+	schedule.MassRejoin:    {massRejoin, []check.Effect{check.Severs}},
 }
 
 var ways = map[schedule.Way]fabric.Direction{

@@ -150,7 +150,7 @@ func (c *client) operation(ctx context.Context) check.Operation {
 		path := fmt.Sprintf("/v1/job/%s", url.PathEscape(string(o.Job)))
 		var answer api.EvalAnswer
 		o.Outcome = outcomeOf(h.Call(ctx, http.MethodDelete, path, nil, &answer))
-		o.Modify = answer.JobModifyIndex
+		o.Modify = answer.Index
 	}
 	return o
 }
@@ -177,7 +177,7 @@ func (c *client) register(ctx context.Context, h *Hub, o *check.Operation, enfor
 	}
 	var answer api.EvalAnswer
 	o.Outcome = outcomeOf(h.Call(ctx, http.MethodPost, "/v1/jobs", body, &answer))
-	o.Modify = answer.JobModifyIndex
+	o.Modify = answer.Index
 }
 
 // keyJob is a job that places nothing; its tag is what a registration writes.
