@@ -13,7 +13,8 @@ type occupancy struct {
 	topology Topology
 	length   time.Duration
 	edges    map[claimed][]hold // each list in order of time; its windows do not overlap
-	hubs     []hold             // of ClaimHub, one for each hub and fault
+	hubs     []hold             // of ClaimHub, one for each hub and fault, in order of time
+	longest  time.Duration      // of these
 	allHubs  []hold             // of ClaimHubs
 	present  map[Kind][]hold    // of kinds that some other kind stays apart of
 	barred   map[Kind][]hold    // no fault of that kind meanwhile
@@ -29,7 +30,7 @@ type claimed struct {
 type hold struct {
 	claimed
 	from, to time.Duration
-	fault    Fault
+	fault    *Fault
 }
 
 func (h hold) meets(from, to time.Duration) bool { return h.from < to && from < h.to }
@@ -53,23 +54,23 @@ type needs struct {
 func (o *occupancy) needs(f Fault) needs {
 	info, _ := f.Kind.Info()
 	n := needs{
-		hold:  hold{from: f.At, to: f.End(o.length) + info.After, fault: f},
+		hold:  hold{from: f.At, to: f.End(o.length) + info.After, fault: &f},
 		apart: info.Apart,
 		all:   slices.Contains(info.Takes, ClaimHubs),
 	}
 	for _, edge := range o.topology.EdgesOf(f) {
 		for _, c := range info.Takes {
 			if c != ClaimHub && c != ClaimHubs {
-				n.edges = append(n.edges, hold{claimed{c, edge}, n.from, n.to, f})
+				n.edges = append(n.edges, hold{claimed{c, edge}, n.from, n.to, &f})
 			}
 		}
 		for _, c := range info.Begins {
-			n.edges = append(n.edges, hold{claimed{c, edge}, n.from, f.At + info.After, f})
+			n.edges = append(n.edges, hold{claimed{c, edge}, n.from, f.At + info.After, &f})
 		}
 	}
 	if !n.all {
 		for _, hub := range o.topology.HubsOf(f) {
-			n.hubs = append(n.hubs, hold{claimed{ClaimHub, hub}, n.from, n.to, f})
+			n.hubs = append(n.hubs, hold{claimed{ClaimHub, hub}, n.from, n.to, &f})
 		}
 	}
 	return n
@@ -97,11 +98,11 @@ func (o *occupancy) add(f Fault) *clash {
 func (o *occupancy) apart(n needs) *clash {
 	for _, kind := range n.apart {
 		if h, met := first(o.present[kind], n.hold); met {
-			return &clash{fmt.Sprintf("%s and %s stay apart", n.fault.Kind, kind), h.fault}
+			return &clash{fmt.Sprintf("%s and %s stay apart", n.fault.Kind, kind), *h.fault}
 		}
 	}
 	if h, met := first(o.barred[n.fault.Kind], n.hold); met {
-		return &clash{fmt.Sprintf("%s and %s stay apart", n.fault.Kind, h.fault.Kind), h.fault}
+		return &clash{fmt.Sprintf("%s and %s stay apart", n.fault.Kind, h.fault.Kind), *h.fault}
 	}
 	return nil
 }
@@ -109,7 +110,7 @@ func (o *occupancy) apart(n needs) *clash {
 func (o *occupancy) atEdges(n needs) *clash {
 	for _, want := range n.edges {
 		if h, met := search(o.edges[want.claimed], want); met {
-			return &clash{fmt.Sprintf("both take the %s of %s", want.claim, want.member), h.fault}
+			return &clash{fmt.Sprintf("both take the %s of %s", want.claim, want.member), *h.fault}
 		}
 	}
 	return nil
@@ -120,32 +121,40 @@ func (o *occupancy) atHubs(n needs) *clash {
 		return nil
 	}
 	if h, met := first(o.allHubs, n.hold); met {
-		return &clash{"one of them is on all hubs", h.fault}
+		return &clash{"one of them is on all hubs", *h.fault}
 	}
 	if n.all {
-		if h, met := first(o.hubs, n.hold); met {
-			return &clash{"one of them is on all hubs", h.fault}
+		if at := o.hubsMeanwhile(n.hold); len(at) > 0 {
+			return &clash{"one of them is on all hubs", *at[0].fault}
 		}
 		return nil
 	}
-	var meanwhile []hold
-	for _, h := range o.hubs {
-		if !h.meets(n.from, n.to) {
-			continue
-		}
-		meanwhile = append(meanwhile, h)
+	meanwhile := o.hubsMeanwhile(n.hold)
+	for _, h := range meanwhile {
 		if h.member != TargetLeader && slices.ContainsFunc(n.hubs, func(want hold) bool { return want.member == h.member }) {
-			return &clash{"both are on " + h.member, h.fault}
+			return &clash{"both are on " + h.member, *h.fault}
 		}
 	}
 	if most := o.topology.Minority(); len(n.hubs)+atOnce(meanwhile, n.from) > most {
-		other := n.fault
+		other := *n.fault
 		if len(meanwhile) > 0 {
-			other = meanwhile[0].fault
+			other = *meanwhile[0].fault
 		}
 		return &clash{fmt.Sprintf("at most %d of %d hubs may be taken at a time", most, len(o.topology.Hubs)), other}
 	}
 	return nil
+}
+
+// hubsMeanwhile are the holds of hubs that meet a window.
+func (o *occupancy) hubsMeanwhile(window hold) []hold {
+	var at []hold
+	i, _ := slices.BinarySearchFunc(o.hubs, window.from-o.longest, byStart)
+	for ; i < len(o.hubs) && o.hubs[i].from < window.to; i++ {
+		if o.hubs[i].meets(window.from, window.to) {
+			at = append(at, o.hubs[i])
+		}
+	}
+	return at
 }
 
 // atOnce is the largest number of holds at one time, from a time on.
@@ -165,10 +174,12 @@ func atOnce(holds []hold, from time.Duration) int {
 
 func (o *occupancy) take(n needs) {
 	for _, h := range n.edges {
-		i, _ := slices.BinarySearchFunc(o.edges[h.claimed], h.from, byStart)
-		o.edges[h.claimed] = slices.Insert(o.edges[h.claimed], i, h)
+		o.edges[h.claimed] = insert(o.edges[h.claimed], h)
 	}
-	o.hubs = append(o.hubs, n.hubs...)
+	for _, h := range n.hubs {
+		o.hubs = insert(o.hubs, h)
+		o.longest = max(o.longest, h.to-h.from)
+	}
 	if n.all {
 		o.allHubs = append(o.allHubs, n.hold)
 	}
@@ -194,6 +205,11 @@ func first(holds []hold, window hold) (hold, bool) {
 }
 
 func byStart(h hold, at time.Duration) int { return cmp.Compare(h.from, at) }
+
+func insert(holds []hold, h hold) []hold {
+	i, _ := slices.BinarySearchFunc(holds, h.from, byStart)
+	return slices.Insert(holds, i, h)
+}
 
 // search finds a hold that meets the window, in a list in order without overlaps.
 func search(holds []hold, window hold) (hold, bool) {

@@ -16,13 +16,13 @@ const (
 	MaxEdges        = 2000
 	MaxPools        = 100
 	MaxJobs         = 1000
-	MaxSteps        = 20_000
-	MaxFaults       = 20_000
+	MaxSteps        = 10_000
+	MaxFaults       = 10_000
 	MaxExpectations = 1000
 	MaxOperations   = 6000 // a minute
 	MaxSettle       = 24 * time.Hour
 	// maxTargets bounds the edges of all faults together.
-	maxTargets = 500_000
+	maxTargets = 100_000
 )
 
 // Part is a part of a schedule that something may be wrong with.

@@ -1,0 +1,280 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Look is what is seen of the fleet at one time, since the schedule's beginning.
+type Look struct {
+	At time.Duration
+	// Hubs is whether a hub could be asked; then Nodes (by edge's name) and Allocs are
+	// what it said, and else nothing.
+	Hubs   bool
+	Nodes  map[string]fleet.NodeStatus
+	Allocs []fleet.Alloc
+	// Tasks are those that run on each edge's machine, counted by job. An edge that is
+	// absent could not be asked; one that is off runs none.
+	Tasks map[string]map[fleet.JobID]int
+}
+
+// Judge holds what is seen of a run against what is expected of it. It is told of
+// everything in the order of time, by one goroutine at a time.
+type Judge struct {
+	s      Schedule
+	status []standing // of each expectation
+
+	firsts   map[string]fleet.AllocID      // the one that ran first under each name
+	versions map[fleet.AllocID]uint64      // of its job, of every allocation
+	followed map[fleet.AllocID]fleet.JobID // replacements
+	starts   map[string]int                // by allocation and task
+	again    map[fleet.JobID]int           // starts that were not the first
+	refused  map[fleet.Code]time.Duration  // when first
+}
+
+// standing is how an expectation stands.
+type standing struct {
+	met    bool
+	broken bool // it can no longer be met
+	seen   bool // something was seen that it is about
+	why    string
+}
+
+// Ending is how a run ended.
+type Ending struct {
+	// Quiet is how long after the last fault all was settled; -1: it never was.
+	Quiet time.Duration
+	// Void names what never really hit.
+	Void []string
+}
+
+// Verdict is whether an expectation was met, and why not.
+type Verdict struct {
+	Expectation Expectation
+	Met         bool
+	Why         string
+}
+
+// NewJudge judges a run of the schedule.
+func NewJudge(s Schedule) *Judge {
+	return &Judge{
+		s: s, status: make([]standing, len(s.Expect)),
+		firsts: map[string]fleet.AllocID{}, versions: map[fleet.AllocID]uint64{}, followed: map[fleet.AllocID]fleet.JobID{},
+		starts: map[string]int{}, again: map[fleet.JobID]int{}, refused: map[fleet.Code]time.Duration{},
+	}
+}
+
+// Started tells that a task was started.
+func (j *Judge) Started(job fleet.JobID, alloc fleet.AllocID, task string) {
+	key := string(alloc) + "/" + task
+	if j.starts[key]++; j.starts[key] > 1 {
+		j.again[job]++
+	}
+}
+
+// Refused tells that a session or a message was refused.
+func (j *Judge) Refused(at time.Duration, code fleet.Code) {
+	if _, before := j.refused[code]; !before {
+		j.refused[code] = at
+	}
+}
+
+// Look tells what is seen.
+func (j *Judge) Look(l Look) {
+	j.remember(l)
+	for i, e := range j.s.Expect {
+		holds, what, known := j.holds(e, l)
+		if known {
+			j.status[i].look(e, l.At, holds, what)
+		}
+	}
+}
+
+// look takes what an expectation says of one moment.
+func (s *standing) look(e Expectation, at time.Duration, holds bool, what string) {
+	moment := fmt.Sprintf("at %s %s", formatDuration(at.Round(time.Second)), what)
+	switch e.When {
+	case AtEnd:
+		s.seen, s.met, s.why = true, holds, moment
+	case At:
+		if at >= e.Time && !s.seen {
+			s.seen, s.met, s.why = true, holds, moment
+		}
+	case By:
+		if at <= e.Time && !s.met {
+			s.seen, s.met, s.why = true, holds, moment
+		}
+	case Always:
+		if e.Time <= at && at <= e.Until && !s.broken {
+			s.seen, s.met, s.broken, s.why = true, holds, !holds, moment
+		}
+	case Never:
+		if !s.broken {
+			s.seen, s.met, s.broken, s.why = true, !holds, holds, moment
+		}
+	}
+}
+
+// remember keeps what later looks do not show.
+func (j *Judge) remember(l Look) {
+	for _, a := range l.Allocs {
+		if _, known := j.firsts[a.Name]; !known && a.ClientStatus == fleet.ClientRunning {
+			j.firsts[a.Name] = a.ID
+		}
+		j.versions[a.ID] = max(j.versions[a.ID], a.JobVersion)
+	}
+	for _, a := range l.Allocs {
+		if _, counted := j.followed[a.ID]; counted || a.PreviousAllocation == "" {
+			continue
+		}
+		// One of a newer version took its place for being that.
+		if before, known := j.versions[a.PreviousAllocation]; known && before == a.JobVersion {
+			j.followed[a.ID] = a.JobID
+		}
+	}
+}
+
+// holds reports whether the expectation holds at this look, what is there instead, and
+// whether the look can tell.
+func (j *Judge) holds(e Expectation, l Look) (holds bool, what string, known bool) {
+	switch e.Subject {
+	case ExpectJob:
+		n := countStatus(l.Allocs, e.Job, e.State)
+		return e.compare(n), fmt.Sprintf("%d of %s are %s", n, e.Job, e.State), l.Hubs
+	case ExpectAlloc:
+		holds, what = j.alloc(e, l.Allocs)
+		return holds, what, l.Hubs
+	case ExpectNode:
+		status, there := l.Nodes[e.Name]
+		return string(status) == e.State, fmt.Sprintf("%s is %s", e.Name, status), l.Hubs && there
+	case ExpectEdge:
+		tasks, there := l.Tasks[e.Name]
+		n := 0
+		for job, running := range tasks {
+			if e.Job == "" || e.Job == job {
+				n += running
+			}
+		}
+		return e.compare(n), fmt.Sprintf("%s runs %d", e.Name, n), there
+	case ExpectReplaced:
+		n := 0
+		for _, job := range j.followed {
+			if e.Job == "" || e.Job == job {
+				n++
+			}
+		}
+		return e.compare(n), fmt.Sprintf("%d were replaced", n), true
+	case ExpectRestarted:
+		n := 0
+		for job, again := range j.again {
+			if e.Job == "" || e.Job == job {
+				n += again
+			}
+		}
+		return e.compare(n), fmt.Sprintf("%d tasks were started again", n), true
+	}
+	return false, "", false
+}
+
+func (e Expectation) compare(n int) bool {
+	switch e.Compare {
+	case AtLeast:
+		return n >= e.Count
+	case AtMost:
+		return n <= e.Count
+	}
+	return n == e.Count
+}
+
+// counts reports whether an allocation is one that has the status: where that is no
+// end, only if the hubs still want it.
+func counts(a fleet.Alloc, status string) bool {
+	switch status {
+	case fleet.ClientPending, fleet.ClientRunning, fleet.ClientUnknown:
+		return a.ClientStatus == status && !a.ServerTerminal()
+	}
+	return a.ClientStatus == status
+}
+
+func countStatus(allocs []fleet.Alloc, job fleet.JobID, status string) int {
+	n := 0
+	for _, a := range allocs {
+		if a.JobID == job && counts(a, status) {
+			n++
+		}
+	}
+	return n
+}
+
+// alloc judges those under one name.
+func (j *Judge) alloc(e Expectation, allocs []fleet.Alloc) (holds bool, what string) {
+	var running []fleet.AllocID
+	var all []string
+	has := false
+	for _, a := range allocs {
+		if a.Name != e.Name {
+			continue
+		}
+		if counts(a, fleet.ClientRunning) {
+			running = append(running, a.ID)
+		}
+		has = has || counts(a, e.State)
+		all = append(all, fleet.Short(a.ID)+" "+a.DesiredStatus+"/"+a.ClientStatus)
+	}
+	first, ran := j.firsts[e.Name]
+	what = fmt.Sprintf("under %s there is %s; first was %s", e.Name, strings.Join(all, ", "), fleet.Short(first))
+	switch e.State {
+	case AllocKept:
+		return ran && slices.Equal(running, []fleet.AllocID{first}), what
+	case AllocReplaced:
+		return ran && len(running) == 1 && running[0] != first, what
+	case AllocStopped:
+		return len(running) == 0, what
+	}
+	return has, what
+}
+
+// Conclude returns a verdict for each expectation.
+func (j *Judge) Conclude(end Ending) []Verdict {
+	verdicts := make([]Verdict, len(j.s.Expect))
+	for i, e := range j.s.Expect {
+		v := Verdict{Expectation: e, Met: j.status[i].met, Why: j.status[i].why}
+		switch {
+		case e.Subject == ExpectRefused:
+			v.Met, v.Why = j.wasRefused(e)
+		case e.Subject == ExpectQuiet:
+			v.Met, v.Why = end.Quiet >= 0 && end.Quiet <= e.Within, "quiet after "+formatDuration(end.Quiet)
+			if end.Quiet < 0 {
+				v.Why = "never quiet"
+			}
+		case e.Subject == ExpectVoid:
+			v.Met, v.Why = len(end.Void) == 0, "never hit: "+strings.Join(end.Void, ", ")
+		case !j.status[i].seen:
+			v.Met, v.Why = false, "nothing was seen of it in that time"
+		}
+		if v.Met {
+			v.Why = ""
+		}
+		verdicts[i] = v
+	}
+	return verdicts
+}
+
+func (j *Judge) wasRefused(e Expectation) (met bool, why string) {
+	at, refused := j.refused[fleet.Code(e.State)]
+	why = "nothing was refused as " + e.State
+	if refused {
+		why = fmt.Sprintf("refused as %s at %s", e.State, formatDuration(at.Round(time.Second)))
+	}
+	switch e.When {
+	case Never:
+		return !refused, why
+	case By:
+		return refused && at <= e.Time, why
+	}
+	return refused, why
+}
