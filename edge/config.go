@@ -38,6 +38,8 @@ type Config struct {
 	// BootID takes the place of the kernel's boot id: tests and the demo reboot a
 	// machine with it. "": the kernel's.
 	BootID fleet.BootID
+	// Mono is the time since the boot that BootID names; nil: it begins with Open.
+	Mono func() time.Duration
 	Now    func() time.Time // wall clock, nil: time.Now
 
 	JournalMaxBytes int64 // bound of the journal's rows, 0: 64 MiB

@@ -123,6 +123,9 @@ func (e *Edge) openJournal() error {
 		boot, relative, err = e.cfg.BootID, true, nil
 		start := time.Now()
 		mono = func() time.Duration { return time.Since(start) }
+		if e.cfg.Mono != nil {
+			mono, relative = e.cfg.Mono, false
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)

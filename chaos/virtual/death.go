@@ -143,6 +143,7 @@ func (e *Edge) Shutdown() error {
 func (e *Edge) Boot() error {
 	e.mu.Lock()
 	e.boot++
+	e.booted = time.Now()
 	e.mu.Unlock()
 	return e.Start()
 }

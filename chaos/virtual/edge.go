@@ -46,6 +46,7 @@ type Edge struct {
 
 	mu      sync.Mutex
 	boot    int
+	booted  time.Time
 	life    *life
 	running *edge.Edge // nil: it is down
 }
@@ -53,7 +54,7 @@ type Edge struct {
 // NewEdge makes an edge that is neither started nor among Edges; i numbers its
 // address.
 func (c *Cluster) NewEdge(cfg EdgeConfig, i int) (*Edge, error) {
-	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, world: c.cfg.Taps.world(cfg.Name), boot: 1, Dir: c.dir(cfg.Name)}
+	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, world: c.cfg.Taps.world(cfg.Name), boot: 1, booted: time.Now(), Dir: c.dir(cfg.Name)}
 	e.driver = &driver{Driver: sim.New(e.world)}
 	e.Host = c.Net.Host(cfg.Name, fmt.Sprintf("10.1.%d.%d", i/250, i%250+1))
 	e.Host.BehindNAT(fmt.Sprintf("198.18.%d.%d", i/250, i%250+1), natIdle)
@@ -86,6 +87,7 @@ func (e *Edge) Start() error {
 }
 
 func (e *Edge) config(l *life) edge.Config {
+	booted := e.booted
 	return edge.Config{
 		DataDir: e.Dir, Hubs: e.c.hubAddrs(), TokenFile: e.c.tokenFile(),
 		Name: e.Name, Datacenter: e.cfg.Datacenter, NodePool: e.cfg.NodePool, Meta: e.cfg.Meta, Version: "virtual",
@@ -94,6 +96,7 @@ func (e *Edge) config(l *life) edge.Config {
 		ListenLocal:  func(string) (net.Listener, error) { return e.Host.Listen(localPort) },
 		BackoffCap:   e.c.cfg.BackoffCap,
 		BootID:       e.bootID(),
+		Mono:         func() time.Duration { return time.Since(booted) },
 		Now:          e.Clock.Now,
 		Step: func(label string) error {
 			err := e.Disk.step(label, l)

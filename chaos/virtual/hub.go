@@ -13,6 +13,7 @@ import (
 	"skerry/chaos/fabric"
 	"skerry/chaos/operator"
 	"skerry/hub"
+	"skerry/hub/state"
 )
 
 // firstIP is the address of the hub that makes the cluster.
@@ -155,6 +156,14 @@ func (h *Hub) daemon() *hub.Hub {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.running
+}
+
+// State is the hub's replica of the state; nil: it is down.
+func (h *Hub) State() *state.Store {
+	if d := h.daemon(); d != nil {
+		return d.State()
+	}
+	return nil
 }
 
 // Running reports whether its process lives.

@@ -30,9 +30,7 @@ type looked struct {
 // watch looks at hubs and edges until the run is over.
 func (r *run) watch(ctx context.Context) {
 	for n := 0; pause(ctx, lookEvery); n++ {
-		for _, h := range r.c.Hubs {
-			r.lookAtHub(h)
-		}
+		r.lookAtHub(r.c.Hubs[n%len(r.c.Hubs)])
 		for _, e := range r.c.Edges {
 			r.lookAtEdge(ctx, e, n%rowsEvery == 0)
 		}
@@ -131,18 +129,20 @@ func (r *run) settle(ctx context.Context) {
 	r.mendAll(ctx)
 	deadline := time.Now().Add(r.s.Settle)
 	var picture check.Picture
+	every := lookEvery
 	for why := "nobody looked"; ; {
 		if why = r.unrest(); why == "" {
 			if picture = r.picture(ctx); len(check.Quiet(picture)) == 0 {
 				break
 			}
+			every = min(2*every, 20*lookEvery) // a picture is dear
 		}
 		if time.Now().After(deadline) {
 			r.note("not quiet after %s: %s", r.s.Settle, why)
 			picture = r.picture(ctx)
 			break
 		}
-		if !pause(ctx, lookEvery) {
+		if !pause(ctx, every) {
 			return
 		}
 	}
