@@ -29,6 +29,7 @@ type hub struct {
 	store  *state.Store
 	leader fleet.HubID
 	logs   string
+	then   state.Command // committed right behind the next command, by somebody else
 }
 
 func (h *hub) Apply(_ context.Context, c state.Command) (state.Result, error) {
@@ -38,7 +39,13 @@ func (h *hub) Apply(_ context.Context, c state.Command) (state.Result, error) {
 		return state.Result{}, fleet.Errorf(fleet.CodeUnavailable, "no cluster leader")
 	}
 	h.index++
-	return h.store.Apply(h.index, c), nil
+	res := h.store.Apply(h.index, c)
+	if then := h.then; then != nil {
+		h.then = nil
+		h.index++
+		h.store.Apply(h.index, then)
+	}
+	return res, nil
 }
 
 func (h *hub) CatchUp(context.Context) error {
@@ -317,6 +324,32 @@ func TestRegisterChecksTheIndex(t *testing.T) {
 	}
 	if _, _, err := c.Jobs().EnforceRegister(exampleJob("web"), reg.JobModifyIndex, nil); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRegisterAnswersForItself has somebody else change the job behind a
+// registration, before that is answered: the index in the answer is not theirs, or
+// its receiver would overwrite a change that nobody has shown them.
+func TestRegisterAnswersForItself(t *testing.T) {
+	h, _, c := mustServe(t)
+	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
+		t.Fatal(err)
+	}
+	registered, _ := h.store.View().Job("default", "web")
+	theirs := *registered
+	theirs.Meta = map[string]string{"by": "them"}
+	ours := exampleJob("web").SetMeta("by", "us")
+	h.then = state.JobRegister{Job: &theirs, Now: 3}
+	reg, _, err := c.Jobs().Register(ours, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, _ := h.store.View().Job("default", "web")
+	if now.Meta["by"] != "them" || fleet.Index(reg.JobModifyIndex) >= now.JobModifyIndex {
+		t.Fatalf("the answer names index %d, the job has %d from somebody else", reg.JobModifyIndex, now.JobModifyIndex)
+	}
+	if _, _, err := c.Jobs().EnforceRegister(ours, reg.JobModifyIndex, nil); err == nil {
+		t.Fatal("a change that was never shown was overwritten")
 	}
 }
 

@@ -182,7 +182,7 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, res.Index, err
 	}
-	return a.evalAnswer(job.Namespace, job.ID, eval.ID, res.Index), res.Index, nil
+	return evalAnswer(eval.ID, res), res.Index, nil
 }
 
 // acceptable decodes a job that a request brought and refuses it with every
@@ -247,12 +247,10 @@ func (a *API) newEval(job *fleet.Job, trigger string, now int64) *fleet.Evaluati
 	}
 }
 
-func (a *API) evalAnswer(ns string, id fleet.JobID, eval fleet.EvalID, index fleet.Index) EvalAnswer {
-	answer := EvalAnswer{EvalID: eval, EvalCreateIndex: index, JobModifyIndex: index, Index: index}
-	if j, ok := a.cfg.State.View().Job(ns, id); ok {
-		answer.JobModifyIndex = j.JobModifyIndex
-	}
-	return answer
+// evalAnswer is what was committed, and not what the job is by now: a hub's own
+// state may be behind the entry, or hold somebody else's change that came after it.
+func evalAnswer(eval fleet.EvalID, res state.Result) EvalAnswer {
+	return EvalAnswer{EvalID: eval, EvalCreateIndex: res.Index, JobModifyIndex: res.Modify, Index: res.Index}
 }
 
 func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
@@ -279,7 +277,7 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, res.Index, err
 	}
-	return a.evalAnswer(job.Namespace, job.ID, eval.ID, res.Index), res.Index, nil
+	return evalAnswer(eval.ID, res), res.Index, nil
 }
 
 func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {

@@ -257,6 +257,7 @@ type Result struct {
 	Session *SessionResult `cbor:"5,keyasint,omitempty"`
 	Updates []BatchResult  `cbor:"6,keyasint,omitempty"` // as AllocUpdates.Batches
 	Moved   []fleet.NodeID `cbor:"7,keyasint,omitempty"` // NodeStatus
+	Modify  fleet.Index    `cbor:"8,keyasint,omitempty"` // JobRegister, JobDeregister: the job's modify index after it
 }
 
 // SessionResult answers SessionOpen.

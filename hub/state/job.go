@@ -31,7 +31,7 @@ func (t *tx) jobRegister(c JobRegister) Result {
 		t.bump(tableJobs)
 	}
 	t.jobRoster(row.job.Namespace, row.job.ID) // its status is to be settled
-	return Result{Version: row.job.Version, Eval: t.jobEval(c.Eval, row.job, c.Now)}
+	return Result{Version: row.job.Version, Modify: row.job.JobModifyIndex, Eval: t.jobEval(c.Eval, row.job, c.Now)}
 }
 
 func registrable(c JobRegister, row *jobRow) *fleet.Error {
@@ -113,7 +113,7 @@ func (t *tx) jobDeregister(c JobDeregister) Result {
 		stopped.job = &job
 		t.jobs.put(k, &stopped)
 	}
-	return Result{Version: job.Version, Eval: t.jobEval(c.Eval, &job, c.Now)}
+	return Result{Version: job.Version, Modify: job.JobModifyIndex, Eval: t.jobEval(c.Eval, &job, c.Now)}
 }
 
 // jobEval stores the evaluation that comes with a change of a job.
