@@ -52,6 +52,7 @@ chaos/proc              <
 chaos/check             < fleet
 chaos/schedule          < fleet
 chaos/history           < fleet chaos/check
+chaos/report            < fleet chaos/check chaos/history
 chaos/operator          < fleet hub/api
 chaos                   < fleet syncproto hub edge drivers
 

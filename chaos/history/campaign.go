@@ -141,6 +141,21 @@ func (c Campaign) Shortcomings() []string {
 	return why
 }
 
+// Outcome is what the campaign as a whole showed: void where nothing failed, and
+// something that it was to reach never came.
+func (c Campaign) Outcome() Outcome {
+	t := c.Totals()
+	switch {
+	case t.Outcomes[Violated] > 0:
+		return Violated
+	case t.Outcomes[Broken] > 0:
+		return Broken
+	case len(c.Shortcomings()) > 0:
+		return Void
+	}
+	return Pass
+}
+
 // Write writes the campaign as indented JSON.
 func (c Campaign) Write(w io.Writer) error {
 	c.Format = Format

@@ -96,15 +96,19 @@ func TestACampaignThatIsNoPass(t *testing.T) {
 	pass, bad, void := history.Run{Outcome: history.Pass}, history.Run{Outcome: history.Violated}, history.Run{Outcome: history.Void}
 	for name, c := range map[string]struct {
 		runs []history.Run
+		is   history.Outcome
 		want []string
 	}{
-		"nothing ran":     {nil, []string{"no run passed"}},
-		"all passed":      {[]history.Run{pass}, nil},
-		"one was void":    {[]history.Run{pass, void}, nil},
-		"all were void":   {[]history.Run{void}, []string{"no run passed"}},
-		"one was bad":     {[]history.Run{pass, bad}, []string{"violation: 1 run"}},
-		"one never ended": {[]history.Run{pass, {Outcome: history.Broken}, {Outcome: history.Broken}}, []string{"broken: 2 runs"}},
+		"nothing ran":     {nil, history.Void, []string{"no run passed"}},
+		"all passed":      {[]history.Run{pass}, history.Pass, nil},
+		"one was void":    {[]history.Run{pass, void}, history.Pass, nil},
+		"all were void":   {[]history.Run{void}, history.Void, []string{"no run passed"}},
+		"one was bad":     {[]history.Run{pass, bad}, history.Violated, []string{"violation: 1 run"}},
+		"one never ended": {[]history.Run{pass, {Outcome: history.Broken}, {Outcome: history.Broken}}, history.Broken, []string{"broken: 2 runs"}},
 	} {
+		if got := campaign(c.runs...).Outcome(); got != c.is {
+			t.Errorf("%s: got %s, want %s", name, got, c.is)
+		}
 		if got := campaign(c.runs...).Shortcomings(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}

@@ -1,0 +1,223 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/fleet"
+)
+
+// States of lanes, beside those of nodes and allocations.
+const (
+	stateUp        = "up"
+	stateLeads     = "leads"
+	stateConnected = "connected"
+	stateAway      = "away"
+	stateFenced    = "fenced"
+	stateStopping  = "stopping" // the hub wants it gone; its edge has not confirmed
+)
+
+// cluster is what the hubs together say of nodes and allocations: of two hubs the
+// one with the newer entry is right.
+type cluster struct {
+	names  map[fleet.NodeID]string
+	nodes  map[fleet.NodeID]*nodeFact
+	allocs map[fleet.AllocID]*allocFact
+	newest fleet.Index // whose effects are known
+	// Once all is in: allocations and the node's lane by edge.
+	byEdge   map[string][]*allocFact
+	statuses map[string]*lane
+}
+
+// nodeFact is a node, as the hubs have it.
+type nodeFact struct {
+	status lane
+	index  fleet.Index // of the entry that said so
+}
+
+// allocFact is an allocation, as the hubs have it.
+type allocFact struct {
+	id       fleet.AllocID
+	name     string
+	job      fleet.JobID
+	node     fleet.NodeID
+	previous fleet.AllocID
+	from, to time.Duration // first seen; its end
+	status   lane
+	desired  string
+	client   string
+	index    fleet.Index
+	final    string // its client status at its end; "": it has none
+}
+
+func newCluster() cluster {
+	return cluster{names: map[fleet.NodeID]string{}, nodes: map[fleet.NodeID]*nodeFact{}, allocs: map[fleet.AllocID]*allocFact{}}
+}
+
+// rewound forgets how new what is known is: hubs are put back to an older copy.
+func (c *cluster) rewound() {
+	c.newest = 0
+	for _, n := range c.nodes {
+		n.index = 0
+	}
+	for _, a := range c.allocs {
+		a.index = 0
+	}
+}
+
+// applied takes what an entry did. Only effects say that.
+func (c *cluster) applied(at time.Duration, a *check.Applied) {
+	e := a.Effects
+	if e == nil || a.Index <= c.newest {
+		return
+	}
+	c.newest = a.Index
+	for i := range e.Nodes {
+		c.named(&e.Nodes[i])
+	}
+	if e.Opened != nil {
+		c.node(at, e.Opened.Node, e.Opened.Status, a.Index)
+	}
+	for _, m := range e.Moved {
+		c.node(at, m.Node, m.Status, a.Index)
+	}
+	for i := range e.Batches {
+		if b := &e.Batches[i]; b.Code == "" {
+			c.batch(at, b, a.Index)
+		}
+	}
+	for i := range e.Allocs {
+		c.alloc(at, &e.Allocs[i], a.Index)
+	}
+}
+
+// batch takes the client statuses that an edge's rows bring.
+func (c *cluster) batch(at time.Duration, b *check.Batch, index fleet.Index) {
+	c.node(at, b.Node, b.Status, index)
+	for i := range b.Rows {
+		row := &b.Rows[i]
+		f := c.allocs[row.Alloc]
+		if f == nil || row.ClientStatus == "" || index < f.index {
+			continue
+		}
+		f.index, f.client = index, row.ClientStatus
+		f.show(at)
+	}
+}
+
+// hub takes a hub's whole state.
+func (c *cluster) hub(at time.Duration, h *check.Hub) {
+	for i := range h.Nodes {
+		n := &h.Nodes[i]
+		c.named(n)
+		c.node(at, n.ID, n.Status, max(h.Index, n.ModifyIndex))
+	}
+	for i := range h.Allocs {
+		c.alloc(at, &h.Allocs[i], max(h.Index, h.Allocs[i].ModifyIndex))
+	}
+}
+
+func (c *cluster) named(n *fleet.Node) {
+	if n.Name != "" && c.names[n.ID] == "" {
+		c.names[n.ID] = n.Name
+	}
+}
+
+func (c *cluster) node(at time.Duration, id fleet.NodeID, status fleet.NodeStatus, index fleet.Index) {
+	f := c.nodes[id]
+	if f == nil {
+		f = &nodeFact{}
+		c.nodes[id] = f
+	}
+	if index < f.index || status == "" {
+		return
+	}
+	f.index = index
+	f.status.set(at, string(status))
+}
+
+func (c *cluster) alloc(at time.Duration, a *fleet.Alloc, index fleet.Index) {
+	f := c.allocs[a.ID]
+	if f == nil {
+		f = &allocFact{id: a.ID, from: at}
+		c.allocs[a.ID] = f
+	}
+	if index < f.index {
+		return
+	}
+	f.index = index
+	f.name, f.job, f.node, f.previous = a.Name, a.JobID, a.NodeID, a.PreviousAllocation
+	f.desired, f.client = a.DesiredStatus, a.ClientStatus
+	f.show(at)
+}
+
+// show sets the lane to what is known. One that is over has no state: its end is
+// a mark.
+func (f *allocFact) show(at time.Duration) {
+	stop := f.desired == fleet.DesiredStop || f.desired == fleet.DesiredEvict
+	switch f.client {
+	case fleet.ClientComplete, fleet.ClientFailed:
+		f.end(at, f.client)
+	case fleet.ClientLost:
+		f.end(at, f.client)
+	case fleet.ClientRunning, fleet.ClientPending:
+		f.final = ""
+		if stop {
+			f.status.set(at, stateStopping)
+		} else {
+			f.status.set(at, f.client)
+		}
+	default:
+		f.final = ""
+		f.status.set(at, f.client)
+	}
+}
+
+func (f *allocFact) end(at time.Duration, how string) {
+	if f.status.open || f.final == "" {
+		f.to = at
+	}
+	f.final = how
+	f.status.set(at, "")
+}
+
+// finish closes what is open at the run's end.
+func (c *cluster) finish(at time.Duration) {
+	c.byEdge, c.statuses = map[string][]*allocFact{}, map[string]*lane{}
+	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {
+		status := &c.nodes[id].status
+		status.close(at)
+		if name := c.names[id]; c.statuses[name] == nil {
+			c.statuses[name] = status
+		}
+	}
+	for _, f := range c.allocs {
+		if f.final == "" {
+			f.to = at
+		}
+		f.status.close(at)
+		c.byEdge[c.names[f.node]] = append(c.byEdge[c.names[f.node]], f)
+	}
+	for _, facts := range c.byEdge {
+		slices.SortFunc(facts, func(a, b *allocFact) int {
+			return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.from, b.from), cmp.Compare(a.id, b.id))
+		})
+	}
+}
+
+// of returns an edge's allocations, by job and beginning.
+func (c *cluster) of(edge string) []*allocFact { return c.byEdge[edge] }
+
+// status returns the lane of an edge's node.
+func (c *cluster) status(edge string) *lane {
+	if l := c.statuses[edge]; l != nil {
+		return l
+	}
+	return &lane{}
+}
+
+// label names an allocation for people.
+func (f *allocFact) label() string { return f.name + " " + fleet.Short(f.id) }

@@ -1,0 +1,327 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/history"
+	"skerry/fleet"
+)
+
+// run is what a report shows of a run.
+type run struct {
+	header  history.Header
+	sum     history.Run
+	lasted  time.Duration
+	members map[string]*member
+	names   []string // of the members: hubs, then edges
+	cluster cluster
+
+	faults     []*fault
+	open       map[int]*fault // that have not ended, by id
+	refusals   refusals
+	violations []check.Violation
+	verdicts   []check.Verdict
+	sometimes  []history.Sometimes
+	notes      []note
+	usage      map[string]*usage
+	clients    map[string]uint64 // operations, by what they do and how they ended
+	requests   int
+	end        *history.End
+	cut        error // why the history ends early, if it does
+}
+
+// member is a hub or an edge.
+type member struct {
+	name string
+	edge bool
+	// process is whether it is up, and link how an edge sees its link; a hub that
+	// leads is "leads".
+	process, link lane
+	unsent        lane // rows of an edge's journal, by magnitude
+	most          fleet.Seq
+	marks         []mark
+	tasks         map[fleet.AllocID]*lane // what really runs
+	running       map[fleet.AllocID]int
+}
+
+// mark is something that happened at once.
+type mark struct {
+	at    time.Duration
+	sort  string // of sign
+	title string
+	many  int // how many are drawn together, 0: it is one
+}
+
+// fault is one that began.
+type fault struct {
+	check.Fault
+	from, to time.Duration
+	ended    bool
+}
+
+type note struct {
+	at time.Duration
+	history.Note
+}
+
+// usage is how much a process used, at most and at last.
+type usage struct{ most, last check.Usage }
+
+// maxMarks bounds the marks of a member, maxNotes the notes of a run.
+const (
+	maxMarks = 2000
+	maxNotes = 100
+)
+
+// collect reads a history to its end. One that was cut short, or is damaged from
+// somewhere on, is collected as far as it goes.
+func collect(r *history.Reader) (*run, error) {
+	c := &run{
+		header: r.Header(), members: map[string]*member{}, cluster: newCluster(), open: map[int]*fault{},
+		usage: map[string]*usage{}, clients: map[string]uint64{}, refusals: refusals{},
+	}
+	for _, name := range c.header.Hubs {
+		c.member(name, false)
+	}
+	for _, name := range c.header.Edges {
+		c.member(name, true)
+	}
+	tally := history.NewTally(c.header)
+	for {
+		rec, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			c.cut = err
+			break
+		}
+		tally.Add(rec)
+		c.lasted = max(c.lasted, rec.At)
+		c.take(&rec)
+	}
+	if c.sum = tally.Run(); c.sum.Records == 0 && c.cut != nil && !errors.Is(c.cut, history.ErrCutShort) {
+		return nil, fmt.Errorf("report on %s: %w", c.header.Name, c.cut)
+	}
+	c.finish()
+	return c, nil
+}
+
+func (c *run) member(name string, edge bool) *member {
+	m := c.members[name]
+	if m == nil {
+		m = &member{name: name, edge: edge, tasks: map[fleet.AllocID]*lane{}, running: map[fleet.AllocID]int{}}
+		c.members[name] = m
+		c.names = append(c.names, name)
+	}
+	return m
+}
+
+func (c *run) take(rec *history.Record) {
+	at := rec.At
+	switch {
+	case rec.Applied != nil:
+		c.cluster.applied(at, rec.Applied)
+	case rec.Hub != nil:
+		c.hub(at, rec.Hub)
+	case rec.Edge != nil:
+		c.edge(at, rec.Edge)
+	case rec.Process != nil:
+		c.process(at, rec.Process)
+	case rec.Task != nil:
+		c.task(at, rec.Task)
+	case rec.Refused != nil:
+		c.refused(at, rec.Refused)
+	case rec.Fault != nil:
+		c.fault(at, rec.Fault)
+	case rec.Operation != nil:
+		c.clients[rec.Operation.Does+" "+rec.Operation.Outcome]++
+	case rec.Request != nil:
+		c.request(at, rec.Request)
+	case rec.Usage != nil:
+		c.used(rec.Usage)
+	default:
+		c.concluded(rec)
+	}
+}
+
+// concluded takes what is no observation.
+func (c *run) concluded(rec *history.Record) {
+	switch {
+	case rec.Violation != nil:
+		v := *rec.Violation
+		if v.At == 0 {
+			v.At = rec.At
+		}
+		c.violations = append(c.violations, v)
+	case rec.Verdict != nil:
+		c.verdicts = append(c.verdicts, *rec.Verdict)
+	case rec.Sometimes != nil:
+		c.sometimes = append(c.sometimes, *rec.Sometimes)
+	case rec.Note != nil && len(c.notes) < maxNotes:
+		c.notes = append(c.notes, note{rec.At, *rec.Note})
+	case rec.End != nil:
+		c.end = rec.End
+	}
+}
+
+func (c *run) hub(at time.Duration, h *check.Hub) {
+	m := c.member(h.Name, false)
+	switch {
+	case h.Leads:
+		m.process.set(at, stateLeads)
+	case m.process.state() == stateLeads:
+		m.process.set(at, stateUp)
+	}
+	c.cluster.hub(at, h)
+}
+
+func (c *run) edge(at time.Duration, e *check.Edge) {
+	m := c.member(e.Name, true)
+	if e.NodeID != "" {
+		c.cluster.names[e.NodeID] = e.Name
+	}
+	switch {
+	case e.Link == nil:
+		m.link.set(at, "")
+	case e.Link.Fenced != "":
+		m.link.set(at, stateFenced)
+	case e.Link.Connected:
+		m.link.set(at, stateConnected)
+	default:
+		m.link.set(at, stateAway)
+	}
+	if e.Journal == nil {
+		return
+	}
+	var unsent fleet.Seq
+	if e.Journal.Last > e.Journal.Acknowledged {
+		unsent = e.Journal.Last - e.Journal.Acknowledged
+	}
+	m.most = max(m.most, unsent)
+	m.unsent.set(at, magnitude(unsent))
+}
+
+// magnitude tells numbers of rows apart as far as a drawing does.
+func magnitude(rows fleet.Seq) string {
+	switch {
+	case rows == 0:
+		return ""
+	case rows < 10:
+		return "1 to 9 rows"
+	case rows < 100:
+		return "10 to 99 rows"
+	}
+	return "100 rows or more"
+}
+
+func (c *run) process(at time.Duration, p *check.Process) {
+	m := c.member(p.Name, p.Edge)
+	m.mark(at, p.What, strings.ReplaceAll(p.What, "_", " "))
+	if p.What == check.ProcessStart {
+		m.process.set(at, stateUp)
+		return
+	}
+	m.process.set(at, "")
+	m.link.set(at, "")
+	m.unsent.set(at, "")
+}
+
+func (m *member) mark(at time.Duration, sort, title string) {
+	if len(m.marks) < maxMarks {
+		m.marks = append(m.marks, mark{at: at, sort: sort, title: title})
+	}
+}
+
+// task follows what really runs: an allocation's lane is there while any of its
+// tasks is.
+func (c *run) task(at time.Duration, t *check.Task) {
+	m := c.member(t.Edge, true)
+	l := m.tasks[t.Alloc]
+	if l == nil {
+		l = &lane{}
+		m.tasks[t.Alloc] = l
+	}
+	if t.What == check.TaskStarted {
+		m.running[t.Alloc]++
+	} else {
+		m.running[t.Alloc] = max(0, m.running[t.Alloc]-1)
+	}
+	switch n := m.running[t.Alloc]; {
+	case n == 0:
+		l.set(at, "")
+	case n == 1:
+		l.set(at, "a task runs")
+	default:
+		l.set(at, fmt.Sprintf("%d tasks run", n))
+	}
+}
+
+func (c *run) refused(at time.Duration, r *check.Refused) {
+	c.refusals.add(at, r)
+	title := fmt.Sprintf("%s refused %s: %s", r.By, r.From, r.Code)
+	if m := c.members[r.From]; m != nil {
+		m.mark(at, signRefused, title)
+	} else if m := c.members[r.By]; m != nil {
+		m.mark(at, signRefused, title)
+	}
+}
+
+func (c *run) request(at time.Duration, r *check.Request) {
+	c.requests++
+	if m := c.members[r.Edge]; m != nil {
+		m.mark(at, signRequest, fmt.Sprintf("on site: %s %s", r.What, fleet.Short(r.Alloc)))
+	}
+}
+
+func (c *run) fault(at time.Duration, f *check.Fault) {
+	if !f.End {
+		began := &fault{Fault: *f, from: at}
+		c.faults, c.open[f.ID] = append(c.faults, began), began
+		if slices.Contains(f.Effects, check.Rewinds) {
+			c.cluster.rewound()
+		}
+		return
+	}
+	if began := c.open[f.ID]; began != nil {
+		began.to, began.ended, began.Hits = at, true, f.Hits
+		delete(c.open, f.ID)
+	}
+}
+
+func (c *run) used(u *check.Usage) {
+	known := c.usage[u.Who]
+	if known == nil {
+		known = &usage{}
+		c.usage[u.Who] = known
+	}
+	known.last = *u
+	known.most.Goroutines = max(known.most.Goroutines, u.Goroutines)
+	known.most.HeapBytes = max(known.most.HeapBytes, u.HeapBytes)
+	known.most.Files = max(known.most.Files, u.Files)
+	known.most.DiskBytes = max(known.most.DiskBytes, u.DiskBytes)
+}
+
+// finish closes what is open.
+func (c *run) finish() {
+	for _, f := range c.open {
+		f.to = c.lasted
+	}
+	for _, m := range c.members {
+		m.process.close(c.lasted)
+		m.link.close(c.lasted)
+		m.unsent.close(c.lasted)
+		for _, l := range m.tasks {
+			l.close(c.lasted)
+		}
+	}
+	c.cluster.finish(c.lasted)
+	slices.SortFunc(c.verdicts, func(a, b check.Verdict) int { return int(a.Invariant) - int(b.Invariant) })
+	slices.SortStableFunc(c.sometimes, func(a, b history.Sometimes) int { return strings.Compare(a.Name, b.Name) })
+}

@@ -1,0 +1,225 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"skerry/chaos/history"
+)
+
+// Bounds of what a terminal is shown of a rehearsal.
+const (
+	maxPlaces = 60
+	drawWidth = 62 // of the timeline
+)
+
+// Print prints the rehearsal, at most 100 characters wide.
+func (r *Rehearsal) Print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Rehearsal of %s: %s, %s\n", printable(r.Name), stamp(r.Lasted), plural(len(r.Edges), "edge"))
+	for _, f := range r.faultLines() {
+		fmt.Fprintf(&b, "  %s\n", printable(f))
+	}
+	places := r.inOrder()
+	b.WriteString("\n")
+	t := table{heads: []string{"INSTANCE", "EDGE", "WHAT BECOMES OF IT", "WHERE, WHEN", "DOWN", "TWICE"}, right: []int{4, 5}, wrap: 3}
+	for _, p := range places[:min(len(places), maxPlaces)] {
+		t.rows = append(t.rows, []string{
+			printable(p.Name), printable(p.edge()), string(p.Fate(r.Lasted)), printable(p.Story()), span0(p.Down(r.Lasted)), span0(p.Twice()),
+		})
+	}
+	t.write(&b)
+	if n := len(places) - maxPlaces; n > 0 {
+		fmt.Fprintf(&b, "  and %d more\n", n)
+	}
+	b.WriteString("\n")
+	r.drawText(&b, places[:min(len(places), maxPlaces)])
+	b.WriteString("\n")
+	for _, s := range r.Summary() {
+		for i, line := range wrapText(printable(s), pageWidth-indent) {
+			fmt.Fprintf(&b, "%*s%s\n", min(i, 1)*indent, "", line)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// span0 prints a duration, and nothing for none.
+func span0(d time.Duration) string {
+	if d < time.Millisecond {
+		return "–"
+	}
+	return stamp(d)
+}
+
+// edge is where the place was filled first.
+func (p RehearsedPlace) edge() string {
+	if len(p.Allocs) == 0 {
+		return "nowhere"
+	}
+	return p.Allocs[0].Edge
+}
+
+// inOrder has the places by name, [2] before [10].
+func (r *Rehearsal) inOrder() []RehearsedPlace {
+	split := func(name string) (string, int) {
+		var n int
+		head, tail, ok := strings.Cut(name, "[")
+		if _, err := fmt.Sscanf(tail, "%d]", &n); !ok || err != nil {
+			return name, 0
+		}
+		return head, n
+	}
+	places := slices.Clone(r.Places)
+	slices.SortStableFunc(places, func(a, b RehearsedPlace) int {
+		x, i := split(a.Name)
+		y, j := split(b.Name)
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(i, j))
+	})
+	return places
+}
+
+func (r *Rehearsal) faultLines() []string {
+	var lines []string
+	for _, f := range r.Faults {
+		on := strings.Join(f.On, ", ")
+		if on == "" {
+			on = "everyone"
+		}
+		lines = append(lines, fmt.Sprintf("%s on %s, %s to %s", f.What, on, stamp(f.From), stamp(f.To)))
+	}
+	return lines
+}
+
+// Summary says in few sentences what would happen.
+func (r *Rehearsal) Summary() []string {
+	byFate := map[Fate]int{}
+	var longest, twice time.Duration
+	var longestName string
+	for _, p := range r.Places {
+		byFate[p.Fate(r.Lasted)]++
+		if d := p.Down(r.Lasted); d > longest {
+			longest, longestName = d, p.Name
+		}
+		twice += p.Twice()
+	}
+	var parts []string
+	for _, f := range []Fate{KeptRunning, Interrupted, CameBack, WasReplaced, Completed, Stopped, StillOut, DownAtEnd, Failed, Lost, NeverStarted} {
+		if n := byFate[f]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, f))
+		}
+	}
+	lines := []string{fmt.Sprintf("Of %s: %s.", plural(len(r.Places), "instance"), strings.Join(parts, ", "))}
+	if longest >= time.Millisecond {
+		lines = append(lines, fmt.Sprintf("The longest that an instance was down: %s (%s).", stamp(longest), longestName))
+	} else {
+		lines = append(lines, "No instance was ever down.")
+	}
+	if twice >= time.Millisecond {
+		lines = append(lines, fmt.Sprintf("Instances ran twice for %s in all: an original that nobody saw, and its replacement.", stamp(twice)))
+	}
+	switch r.Outcome {
+	case history.Pass:
+		lines = append(lines, "Every promise held.")
+	case history.Violated:
+		lines = append(lines, "A promise was broken: "+strings.Join(r.Reasons, "; ")+".")
+	default:
+		lines = append(lines, "This rehearsal proves nothing: "+strings.Join(r.Reasons, "; ")+".")
+	}
+	return lines
+}
+
+// drawText draws the rehearsal in characters.
+func (r *Rehearsal) drawText(b *strings.Builder, places []RehearsedPlace) {
+	name := 16
+	for _, p := range places {
+		name = max(name, utf8.RuneCountInString(p.Name))
+	}
+	name = min(name, pageWidth-drawWidth-indent-11)
+	line := func(what, where string, cells []rune) {
+		fmt.Fprintf(b, "  %-*s %-9s %s\n", name, cut(printable(what), name), cut(printable(where), 9), strings.TrimRight(string(cells), " "))
+	}
+	line("", "", r.axis())
+	for _, f := range r.Faults {
+		line(f.What, strings.Join(f.On, ","), r.paint(drawn{'▓', []Window{{f.From, f.To}}}))
+	}
+	for _, p := range places {
+		for i, a := range p.Allocs {
+			what := p.Name
+			if i > 0 {
+				what = "  and then"
+			}
+			there := Window{a.Placed, r.Lasted}
+			if a.End != "" {
+				there.To = a.Ended
+			}
+			line(what, a.Edge, r.paint(drawn{'·', []Window{there}}, drawn{'━', a.Ran}, drawn{'┄', both(a.Ran, a.Unseen)}))
+		}
+	}
+	fmt.Fprintf(b, "  %-*s %-9s ━ runs   ┄ runs, and no hub sees it   · does not run   ▓ broken\n", name, "", "")
+}
+
+func (r *Rehearsal) axis() []rune {
+	cells := []rune(strings.Repeat(" ", drawWidth))
+	free := 0
+	step := max(tickStep(r.Lasted), 1)
+	for at := time.Duration(0); at <= r.Lasted; at += step {
+		text, x := []rune(stamp(at)), r.cell(at)
+		if x < free || x+len(text) > drawWidth {
+			continue
+		}
+		copy(cells[x:], text)
+		free = x + len(text) + 2
+	}
+	return cells
+}
+
+// drawn are windows and what stands for them.
+type drawn struct {
+	sign    rune
+	windows []Window
+}
+
+// paint paints layers over one another. What lasts for less than a cell has one
+// all the same.
+func (r *Rehearsal) paint(layers ...drawn) []rune {
+	cells := []rune(strings.Repeat(" ", drawWidth))
+	for _, l := range layers {
+		for _, w := range l.windows {
+			for x := r.cell(w.From); x <= max(r.cell(w.From), r.cell(w.To-1)) && x < drawWidth; x++ {
+				cells[x] = l.sign
+			}
+		}
+	}
+	return cells
+}
+
+func (r *Rehearsal) cell(at time.Duration) int {
+	return max(0, min(drawWidth-1, int(float64(at)/float64(max(r.Lasted, 1))*drawWidth)))
+}
+
+// both is when a window of each is there.
+func both(as, bs []Window) []Window {
+	var out []Window
+	for _, a := range as {
+		for _, b := range bs {
+			if from, to := max(a.From, b.From), min(a.To, b.To); from < to {
+				out = append(out, Window{from, to})
+			}
+		}
+	}
+	return out
+}
+
+// cut shortens a text to so many characters.
+func cut(s string, width int) string {
+	if r := []rune(s); len(r) > width {
+		return string(r[:max(0, width-1)]) + "…"
+	}
+	return s
+}

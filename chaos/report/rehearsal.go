@@ -1,0 +1,256 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/history"
+	"skerry/fleet"
+)
+
+// Rehearsal is what would happen to somebody's own jobs: what keeps running, what
+// is replaced, where and when, and what is lost.
+type Rehearsal struct {
+	Name     string // of the job file, or of the scenario
+	Repeat   string // the command that repeats it
+	Lasted   time.Duration
+	Edges    []string
+	Faults   []RehearsedFault
+	Places   []RehearsedPlace // by name
+	Outcome  history.Outcome  // of the run: whether the promises held
+	Reasons  []string
+	Broken   []check.Violation
+	timeline *timeline // nil: it was not made from a history
+}
+
+// RehearsedFault is what was broken, and when.
+type RehearsedFault struct {
+	What     string
+	On       []string
+	From, To time.Duration
+}
+
+// RehearsedPlace is one instance that a job asks for, JOB.GROUP[INDEX], and the
+// allocations that filled it.
+type RehearsedPlace struct {
+	Name   string
+	Allocs []RehearsedAlloc // in order of their beginning
+}
+
+// RehearsedAlloc is an allocation.
+type RehearsedAlloc struct {
+	ID       fleet.AllocID
+	Edge     string
+	Replaces fleet.AllocID // "": nothing
+	Placed   time.Duration
+	// Ran is when its tasks really ran, and Unseen when the hubs called it unknown
+	// or lost.
+	Ran, Unseen []Window
+	// End is how it ended (complete, failed, lost, stopped), and Ended when; "": it
+	// was there at the end.
+	End   string
+	Ended time.Duration
+}
+
+// Window is a stretch of time.
+type Window struct{ From, To time.Duration }
+
+// Fate is what became of a place.
+type Fate string
+
+const (
+	KeptRunning  Fate = "kept running"  // the original ran all the time
+	Interrupted  Fate = "interrupted"   // the original runs at the end, and did not all the time
+	CameBack     Fate = "original kept" // it was replaced for a while
+	WasReplaced  Fate = "replaced"      // another one runs at the end
+	Completed    Fate = "completed"     // its work is done
+	Stopped      Fate = "stopped"       // none runs, and none shall
+	Failed       Fate = "failed"        // the last one failed, and nothing took its place
+	Lost         Fate = "lost"          // given up, and nothing took its place
+	NeverStarted Fate = "never started" // no task of it ever ran
+	StillOut     Fate = "out of sight"  // at the end no hub knows how it is; it runs
+	DownAtEnd    Fate = "down"          // at the end nothing of it runs, though it should
+)
+
+// Fate says what became of the place at the end of a rehearsal that lasted so
+// long.
+func (p RehearsedPlace) Fate(lasted time.Duration) Fate {
+	if len(p.Allocs) == 0 || len(p.ran()) == 0 {
+		return NeverStarted
+	}
+	live, last := p.live(), p.Allocs[len(p.Allocs)-1]
+	switch {
+	case slices.ContainsFunc(p.Allocs, func(a RehearsedAlloc) bool { return a.End == signComplete }):
+		return Completed
+	case live == nil && last.End == signFailed:
+		return Failed
+	case live == nil && last.End == signLost:
+		return Lost
+	case live == nil:
+		return Stopped
+	case !live.runsAt(lasted):
+		return DownAtEnd
+	case len(live.Unseen) > 0 && live.Unseen[len(live.Unseen)-1].To >= lasted:
+		return StillOut
+	case live.ID != p.Allocs[0].ID:
+		return WasReplaced
+	case len(p.Allocs) > 1:
+		return CameBack
+	case p.Down(lasted) > 0:
+		return Interrupted
+	}
+	return KeptRunning
+}
+
+// live is the allocation that is there at the end, the newest if there are two.
+func (p RehearsedPlace) live() *RehearsedAlloc {
+	for i := range slices.Backward(p.Allocs) {
+		if p.Allocs[i].End == "" {
+			return &p.Allocs[i]
+		}
+	}
+	return nil
+}
+
+func (a *RehearsedAlloc) runsAt(at time.Duration) bool {
+	return slices.ContainsFunc(a.Ran, func(w Window) bool { return w.From <= at && w.To >= at })
+}
+
+// ran are all windows in which a task of the place ran, by beginning.
+func (p RehearsedPlace) ran() []Window {
+	var ws []Window
+	for _, a := range p.Allocs {
+		ws = append(ws, a.Ran...)
+	}
+	slices.SortFunc(ws, func(a, b Window) int { return cmp.Compare(a.From, b.From) })
+	return ws
+}
+
+// Down is how long nothing of the place ran between its first start and its end,
+// or the end of the rehearsal.
+func (p RehearsedPlace) Down(lasted time.Duration) time.Duration {
+	ws := p.ran()
+	if len(ws) == 0 {
+		return 0
+	}
+	end := p.end(lasted)
+	var down time.Duration
+	until := ws[0].From
+	for _, w := range ws {
+		down += max(0, min(w.From, end)-until)
+		until = max(until, min(w.To, end))
+	}
+	return down + max(0, end-until)
+}
+
+// Twice is how long more than one instance of the place ran.
+func (p RehearsedPlace) Twice() time.Duration {
+	var twice, until time.Duration
+	for _, w := range p.ran() {
+		twice += max(0, min(until, w.To)-w.From)
+		until = max(until, w.To)
+	}
+	return twice
+}
+
+// end is when the place was no longer asked for: with its last allocation, if that
+// is complete or was stopped.
+func (p RehearsedPlace) end(lasted time.Duration) time.Duration {
+	if p.live() != nil {
+		return lasted
+	}
+	var end time.Duration
+	for _, a := range p.Allocs {
+		if a.End != signComplete && a.End != signStopped {
+			return lasted
+		}
+		end = max(end, a.Ended)
+	}
+	return end
+}
+
+// Story says where and when the place was replaced, for people.
+func (p RehearsedPlace) Story() string {
+	var parts []string
+	for i, a := range p.Allocs {
+		switch {
+		case i == 0 && len(p.Allocs) == 1 && (a.End == "" || a.End == signComplete):
+			continue
+		case i == 0 && a.End == "":
+			continue
+		case i == 0:
+			parts = append(parts, fmt.Sprintf("%s at %s", a.End, stamp(a.Ended)))
+		case a.End == "":
+			parts = append(parts, fmt.Sprintf("on %s from %s", a.Edge, stamp(a.Placed)))
+		default:
+			parts = append(parts, fmt.Sprintf("on %s %s to %s", a.Edge, stamp(a.Placed), stamp(a.Ended)))
+		}
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Rehearse makes a rehearsal of the history of its run.
+func Rehearse(r *history.Reader) (*Rehearsal, error) {
+	c, err := collect(r)
+	if err != nil {
+		return nil, err
+	}
+	out := &Rehearsal{
+		Name: c.header.Name, Repeat: c.header.Repeat, Lasted: c.lasted, Edges: c.header.Edges,
+		Outcome: c.sum.Outcome, Reasons: c.sum.Reasons, Broken: c.violations, timeline: c.draw(),
+	}
+	for _, f := range c.faults {
+		what := f.Kind
+		if f.Detail != "" {
+			what += " " + f.Detail
+		}
+		out.Faults = append(out.Faults, RehearsedFault{what, f.Targets, f.from, f.to})
+	}
+	places := map[string]*RehearsedPlace{}
+	for _, f := range c.cluster.allocs {
+		p := places[f.name]
+		if p == nil {
+			p = &RehearsedPlace{Name: f.name}
+			places[f.name] = p
+		}
+		p.Allocs = append(p.Allocs, c.rehearsed(f))
+	}
+	for _, name := range slices.Sorted(maps.Keys(places)) {
+		p := places[name]
+		slices.SortFunc(p.Allocs, func(a, b RehearsedAlloc) int {
+			return cmp.Or(cmp.Compare(a.Placed, b.Placed), cmp.Compare(a.ID, b.ID))
+		})
+		out.Places = append(out.Places, *p)
+	}
+	return out, nil
+}
+
+func (c *run) rehearsed(f *allocFact) RehearsedAlloc {
+	a := RehearsedAlloc{ID: f.id, Edge: c.cluster.names[f.node], Replaces: f.previous, Placed: f.from}
+	if m := c.members[a.Edge]; m != nil && m.tasks[f.id] != nil {
+		for _, s := range m.tasks[f.id].spans {
+			if n := len(a.Ran); n > 0 && a.Ran[n-1].To == s.from {
+				a.Ran[n-1].To = s.to // more or fewer of its tasks, but never none
+			} else {
+				a.Ran = append(a.Ran, Window{s.from, s.to})
+			}
+		}
+	}
+	for _, s := range f.status.spans {
+		if s.state == fleet.ClientUnknown {
+			a.Unseen = append(a.Unseen, Window{s.from, s.to})
+		}
+	}
+	if f.final != "" {
+		a.End, a.Ended = ending(f), f.to
+	}
+	if a.End == signLost {
+		a.Unseen = append(a.Unseen, Window{f.to, c.lasted})
+	}
+	return a
+}
