@@ -66,7 +66,7 @@ type storm struct {
 
 // Sizes of disks. Images take only what is written.
 const (
-	edgeDisk = 128 << 20
+	edgeDisk = 512 << 20
 	hubDisk  = 512 << 20
 )
 

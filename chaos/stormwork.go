@@ -88,8 +88,10 @@ func (w *work) spec(u *user) *fleet.Job {
 	group := &job.TaskGroups[0]
 	// Tasks that crash are started again for as long as they do.
 	group.RestartPolicy = &fleet.RestartPolicy{Attempts: 10_000, Interval: time.Hour, Delay: 300 * time.Millisecond, Mode: fleet.RestartModeDelay}
+	group.EphemeralDisk.SizeMB = 10 // the disks are small
 	group.ReschedulePolicy = &fleet.ReschedulePolicy{Delay: 5 * time.Second, DelayFunction: fleet.DelayConstant, Unlimited: true}
 	task := &group.Tasks[0]
+	task.LogConfig = fleet.LogConfig{MaxFiles: 1, MaxFileSizeMB: 1}
 	task.Config["args"] = []any{"-c", stormScript}
 	task.Env["RUN"] = w.s.Dir
 	task.Env["REVISION"] = strconv.Itoa(u.revised)
