@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"regexp"
+	"time"
+)
 
 // NodeStatus is where a node stands with the cluster (protocol.md 6).
 type NodeStatus string
@@ -107,6 +110,30 @@ type Pool struct {
 	HeartbeatTTL      time.Duration // 0: by the size of the fleet
 	CreateIndex       Index
 	ModifyIndex       Index
+}
+
+// Bounds of a pool's heartbeat TTL.
+const (
+	MinPoolTTL = time.Second
+	MaxPoolTTL = 24 * time.Hour
+)
+
+var validPool = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
+
+// Validate reports what is wrong with a pool's rules.
+func (p *Pool) Validate() error {
+	switch {
+	case !validPool.MatchString(p.Name):
+		return Errorf(CodeInvalid, "node pool %q: a name has 1 to 128 letters, digits, '-' and '_'", p.Name)
+	case p.Name == AllPools:
+		return Errorf(CodeInvalid, "node pool %q: that is all of them, and has no rules of its own", p.Name)
+	case p.DefaultDisconnect != "" && p.DefaultDisconnect != DisconnectKeep && p.DefaultDisconnect != DisconnectNomad:
+		return Errorf(CodeInvalid, "node pool %q: DefaultDisconnect is %q or %q, not %q",
+			p.Name, DisconnectKeep, DisconnectNomad, p.DefaultDisconnect)
+	case p.HeartbeatTTL != 0 && (p.HeartbeatTTL < MinPoolTTL || p.HeartbeatTTL > MaxPoolTTL):
+		return Errorf(CodeInvalid, "node pool %q: HeartbeatTTL is 0 or from %s to %s, not %s", p.Name, MinPoolTTL, MaxPoolTTL, p.HeartbeatTTL)
+	}
+	return nil
 }
 
 // What absence of a disconnect block means in a pool.

@@ -69,6 +69,7 @@ func (p player) process(ctx context.Context, data string) error {
 	defer cancel()
 	job, err := json.Marshal(Job{
 		Name: p.s.Name, Repeat: p.repeat(), Folder: p.folder, Data: data, Record: p.record, Debug: p.c.Debug,
+		Strict: !p.drawn(),
 		// Every eighth run ticks as production does.
 		Defaults: p.s.Schedule.Seed%8 == 7,
 	})
@@ -91,11 +92,14 @@ func (p player) process(ctx context.Context, data string) error {
 }
 
 func (p player) repeat() string {
-	if strings.HasPrefix(p.s.Name, "seed ") {
+	if p.drawn() {
 		return fmt.Sprintf("skerry-chaos sim --seed %d --seeds 1", p.s.Schedule.Seed)
 	}
 	return "skerry-chaos sim --scenario " + p.s.Name
 }
+
+// drawn reports whether the schedule was drawn from a seed.
+func (p player) drawn() bool { return strings.HasPrefix(p.s.Name, "seed ") }
 
 // result reads what the Worker left, or says how it ended without leaving anything.
 func (p player) result(failed error) Result {

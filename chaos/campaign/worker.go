@@ -42,6 +42,7 @@ type Job struct {
 	Record   bool
 	Defaults bool // Raft's own timers, not stretched ones
 	Debug    bool // logs say everything
+	Strict   bool // a fault that never hits breaks an expectation
 }
 
 // Result is what a run showed, as the Worker leaves it in its folder.
@@ -74,7 +75,7 @@ func (j Job) play() (err error) {
 	}
 	p := virtual.Play{
 		Schedule: s, Name: j.Name, Repeat: j.Repeat, Dir: j.Data, LogLevel: slog.LevelInfo,
-		Raft: virtual.Stretched,
+		Raft: virtual.Stretched, Strict: j.Strict,
 	}
 	if j.Defaults {
 		p.Raft = virtual.RaftTimes{}

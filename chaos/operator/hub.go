@@ -53,6 +53,11 @@ func (h Hub) Deregister(ctx context.Context, id fleet.JobID, purge bool) error {
 	return h.Call(ctx, http.MethodDelete, fmt.Sprintf("/v1/job/%s?purge=%t", url.PathEscape(string(id)), purge), nil, nil)
 }
 
+// Pool makes a node pool, or gives it other rules.
+func (h Hub) Pool(ctx context.Context, p fleet.Pool) error {
+	return h.Call(ctx, http.MethodPut, "/v1/node/pools", p, nil)
+}
+
 // Allocs reads all allocations, each whole.
 func (h Hub) Allocs(ctx context.Context) ([]fleet.Alloc, error) {
 	var nodes []api.NodeStub

@@ -37,7 +37,9 @@ type Config struct {
 	// MinTTL and Grace of heartbeats; 0: those of a hub. BackoffCap of edges; 0: an
 	// edge's.
 	MinTTL, Grace, BackoffCap time.Duration
-	EdgeCertValidity          time.Duration // 0: the hubs' default
+	// Prepare is called when the hubs serve, and no edge is there yet.
+	Prepare          func(ctx context.Context, c *Cluster) error
+	EdgeCertValidity time.Duration // 0: the hubs' default
 	// LogLevel of the log files beside the data directories.
 	LogLevel slog.Level
 }
@@ -100,6 +102,11 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 		if err := h.awaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	if c.cfg.Prepare != nil {
+		if err := c.cfg.Prepare(ctx, c); err != nil {
 			return err
 		}
 	}

@@ -38,6 +38,7 @@ type Edge struct {
 
 	c      *Cluster
 	cfg    EdgeConfig
+	taps   Taps
 	world  *sim.World
 	driver *driver
 	log    *logFile
@@ -54,7 +55,11 @@ type Edge struct {
 // NewEdge makes an edge that is neither started nor among Edges; i numbers its
 // address.
 func (c *Cluster) NewEdge(cfg EdgeConfig, i int) (*Edge, error) {
-	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, world: c.cfg.Taps.world(cfg.Name), boot: 1, booted: time.Now(), Dir: c.dir(cfg.Name)}
+	return c.newEdge(cfg, i, c.cfg.Taps)
+}
+
+func (c *Cluster) newEdge(cfg EdgeConfig, i int, taps Taps) (*Edge, error) {
+	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, taps: taps, world: taps.world(cfg.Name), boot: 1, booted: time.Now(), Dir: c.dir(cfg.Name)}
 	e.driver = &driver{Driver: sim.New(e.world)}
 	e.Host = c.Net.Host(cfg.Name, fmt.Sprintf("10.1.%d.%d", i/250, i%250+1))
 	e.Host.BehindNAT(fmt.Sprintf("198.18.%d.%d", i/250, i%250+1), natIdle)
@@ -105,13 +110,13 @@ func (e *Edge) config(l *life) edge.Config {
 			}
 			return err
 		},
-		Log: e.c.cfg.Taps.log(e.Name, e.log),
+		Log: e.taps.log(e.Name, e.log),
 	}
 }
 
 // listen opens the socket that a round of attempts to reach a hub dials from.
 func (e *Edge) listen(context.Context) (net.PacketConn, error) {
-	if dial := e.c.cfg.Taps.Dial; dial != nil {
+	if dial := e.taps.Dial; dial != nil {
 		dial(e.Name)
 	}
 	return e.Host.ListenPacket(0)

@@ -221,7 +221,7 @@ func clone(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error
 	n := r.moves.Add(1)
 	cfg := e.cfg
 	cfg.Name = fmt.Sprintf("%s-clone-%d", e.Name, n)
-	other, err := r.c.NewEdge(cfg, 500+int(n))
+	other, err := r.c.newEdge(cfg, 500+int(n), Taps{Refused: r.refused})
 	if err != nil {
 		return wound{}, err
 	}

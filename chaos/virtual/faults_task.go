@@ -48,14 +48,19 @@ func (r *run) isOf(task string, job fleet.JobID) bool {
 	if !ok {
 		return false
 	}
+	return r.jobOf(id.Alloc) == job
+}
+
+// jobOf is an allocation's job, "" where no hub that is up knows it.
+func (r *run) jobOf(alloc fleet.AllocID) fleet.JobID {
 	for _, h := range r.c.Hubs {
 		if d := h.daemon(); d != nil {
-			if a, ok := d.State().View().Alloc(id.Alloc); ok {
-				return a.JobID == job
+			if a, ok := d.State().View().Alloc(alloc); ok {
+				return a.JobID
 			}
 		}
 	}
-	return false
+	return ""
 }
 
 func killDriver(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (wound, error) {

@@ -31,6 +31,7 @@ type looked struct {
 func (r *run) watch(ctx context.Context) {
 	for n := 0; pause(ctx, lookEvery); n++ {
 		r.lookAtHub(r.c.Hubs[n%len(r.c.Hubs)])
+		r.look()
 		for _, e := range r.c.Edges {
 			r.lookAtEdge(ctx, e, n%rowsEvery == 0)
 		}
@@ -133,6 +134,7 @@ func (r *run) settle(ctx context.Context) {
 	for why := "nobody looked"; ; {
 		if why = r.unrest(); why == "" {
 			if picture = r.picture(ctx); len(check.Quiet(picture)) == 0 {
+				r.expect.settled(r.elapsed())
 				break
 			}
 			every = min(2*every, 20*lookEvery) // a picture is dear

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,9 @@ type Play struct {
 	History  io.Writer // nil: nobody keeps it
 	Raft     RaftTimes
 	LogLevel slog.Level
+	// Strict says that a fault that never hit breaks an expectation; else it leaves the
+	// run void.
+	Strict bool
 }
 
 // Outcome is what a play showed.
@@ -52,6 +56,7 @@ type run struct {
 	s       schedule.Schedule
 	c       *Cluster
 	monitor *check.Monitor
+	expect  *expectations
 	hist    *history.Writer
 	began   time.Time
 	wall    func() time.Duration
@@ -70,7 +75,7 @@ type run struct {
 // cluster is gone. wall is the time outside of it. An error is the harness's own.
 func (p Play) Run(ctx context.Context, wall func() time.Duration) (Outcome, error) {
 	r := &run{
-		Play: p, s: p.Schedule, monitor: check.NewMonitor(p.Limits), wall: wall,
+		Play: p, s: p.Schedule, monitor: check.NewMonitor(p.Limits), expect: newExpectations(p.Schedule), wall: wall,
 		looked: map[string]looked{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
 	}
 	to := p.History
@@ -169,10 +174,19 @@ func (r *run) fault(ctx context.Context, id int, f schedule.Fault) error {
 		return err
 	}
 	end := seen
-	end.End, end.Hits = true, w.hits()
+	end.End = true
+	if f.For == 0 && w.heal == nil && !pause(ctx, echo) { // its traces are still to be seen
+		ctx = context.WithoutCancel(ctx)
+	}
+	end.Hits = w.hits()
 	r.see(check.Observation{Fault: &end})
+	r.expect.over(f, max(f.At+f.For, r.elapsed()-echo), end.Hits)
 	return nil
 }
+
+// echo is how long after a fault that lasts no time its effect may come: a packet to the
+// address that an edge no longer has, a question to a clock that is wrong.
+const echo = 45 * time.Second
 
 // targets are the names of those that a fault is on.
 func (r *run) targets(f schedule.Fault) []string {
@@ -182,8 +196,8 @@ func (r *run) targets(f schedule.Fault) []string {
 func (r *run) config() Config {
 	cfg := Config{
 		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Raft: r.Raft, LogLevel: r.LogLevel,
-		EdgeCertValidity: certValidity,
-		Taps:             Taps{Applied: r.applied, Task: r.task, Refused: r.refused, Dial: r.dial},
+		EdgeCertValidity: certValidity, Prepare: r.prepare,
+		Taps: Taps{Applied: r.applied, Task: r.task, Refused: r.refused, Dial: r.dial},
 	}
 	for _, e := range r.s.Topology.Edges {
 		cfg.Edges = append(cfg.Edges, EdgeConfig{
@@ -325,6 +339,12 @@ func (r *run) outcome(wall time.Duration, err error) Outcome {
 	case len(r.broke) > 0:
 		end.Outcome = history.Void
 	}
+	if unmet := r.unmet(); len(unmet) > 0 && end.Outcome == history.Pass {
+		end.Outcome, end.Reasons = history.Violated, unmet
+		if !r.Strict && !slices.ContainsFunc(unmet, func(s string) bool { return !strings.HasPrefix(s, "expect void") }) {
+			end.Outcome = history.Void
+		}
+	}
 	r.record(history.Record{End: &end})
 	o.Run = r.hist.Run()
 	return o
@@ -344,11 +364,18 @@ func (r *run) task(edge string, e sim.Event) {
 	what := map[string]string{
 		sim.Started: check.TaskStarted, sim.Exited: check.TaskExited, sim.Stopped: check.TaskStopped, sim.Vanished: check.TaskVanished,
 	}[e.What]
+	if e.What == sim.Started {
+		r.expect.tell(func(j *schedule.Judge) { j.Started(id.Alloc, id.Task) })
+	}
 	r.see(check.Observation{Task: &check.Task{
 		Edge: edge, Alloc: id.Alloc, Task: id.Task, What: what, Exit: e.Exit.Code, Fails: e.What != sim.Started && !e.Exit.Success(),
 	}})
 }
 
-func (r *run) refused(o check.Refused) { r.see(check.Observation{Refused: &o}) }
+func (r *run) refused(o check.Refused) {
+	at := r.elapsed()
+	r.expect.tell(func(j *schedule.Judge) { j.Refused(at, o.Code) })
+	r.see(check.Observation{Refused: &o})
+}
 
 func (r *run) dial(edge string) { r.see(check.Observation{Dial: &check.Dial{Edge: edge}}) }
