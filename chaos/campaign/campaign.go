@@ -136,9 +136,13 @@ func (c *campaign) run(ctx context.Context, s Scenario) (history.Run, error) {
 	if !good && c.Shrink > 0 {
 		c.shrink(ctx, p, r)
 	}
+	if err := writeReport(folder); err != nil { // a run that died early has no history
+		r.Run.Reasons = append(r.Run.Reasons, err.Error())
+		return r.Run, nil
+	}
 	r.Run.History = filepath.Join(filepath.Base(folder), historyFile)
 	r.Run.Report = filepath.Join(filepath.Base(folder), reportFile)
-	return r.Run, writeReport(folder)
+	return r.Run, nil
 }
 
 func writeReport(folder string) (err error) {

@@ -15,7 +15,6 @@ func (a *API) nodeRoutes() {
 	a.put("/v1/node/{id}/eligibility", a.write(a.nodeEligibility))
 	a.mux.HandleFunc("GET /v1/node/pools", a.read(a.listPools))
 	a.put("/v1/node/pools", a.write(a.storePool))
-	a.mux.HandleFunc("GET /v1/node/pool/{id}", a.read(a.readPool))
 }
 
 // NodeStub is a node in a list.
@@ -119,14 +118,6 @@ func (a *API) listPools(v *state.View, _ *http.Request, _ query) (any, fleet.Ind
 		pools = append(pools, p)
 	}
 	return pools, v.TableIndex("pools"), nil
-}
-
-func (a *API) readPool(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	p, ok := v.Pool(r.PathValue("id"))
-	if !ok {
-		return nil, 0, fleet.Errorf(fleet.CodeNotFound, "node pool %q not found", r.PathValue("id"))
-	}
-	return p, p.ModifyIndex, nil
 }
 
 // storePool makes a node pool, or gives it other rules.
