@@ -26,7 +26,7 @@ const (
 // identity, and its journal continues what the cluster has, or is said to have lost
 // rows: that one is told where to go on.
 func (s *session) admit(ctx context.Context) call {
-	if s.gw.leaderless() > s.gw.cfg.RefuseAfter {
+	if s.gw.leader.missing() > s.gw.cfg.RefuseAfter {
 		return s.refusal(noLeader())
 	}
 	hello := s.hello
@@ -54,7 +54,7 @@ func (s *session) admit(ctx context.Context) call {
 		}
 	}
 	w := syncproto.Welcome{
-		Epoch: 1, TTL: s.gw.cfg.Beats.TTL(fleet.DefaultPool), HubTime: time.Now().UnixNano(),
+		Epoch: 1, TTL: s.gw.cfg.Beats.TTL(fleet.DefaultPool), HubTime: s.gw.cfg.Now().UnixNano(),
 		Hubs: s.gw.cfg.Hubs(), Term: s.gw.cfg.Term(), Index: view.Index(), Hub: s.gw.cfg.Hub, Cluster: cluster.ID,
 	}
 	if known {
@@ -223,7 +223,7 @@ func refusedBy(res state.Result) syncproto.Refused {
 
 // firstAcknowledge tells the edge its epoch and lets desired state flow.
 func (s *session) firstAcknowledge(ctx context.Context, h syncproto.Heartbeat, ack syncproto.HeartbeatAck) []syncproto.Output {
-	ack.TTL, ack.HubTime = s.gw.cfg.Beats.TTL(s.pool), time.Now().UnixNano()
+	ack.TTL, ack.HubTime = s.gw.cfg.Beats.TTL(s.pool), s.gw.cfg.Now().UnixNano()
 	ack.NeedNode = s.mustDescribe(h)
 	s.gw.cfg.Beats.Heard(s.node, ack.Epoch, ack.TTL)
 	out := s.machine.Acknowledge(ack)
@@ -239,7 +239,7 @@ func (s *session) acknowledge(h syncproto.Heartbeat, hubs []string) []syncproto.
 	}
 	s.pool, s.status = node.NodePool, node.Status
 	ack := syncproto.HeartbeatAck{
-		Status: node.Status, TTL: s.gw.cfg.Beats.TTL(node.NodePool), HubTime: time.Now().UnixNano(),
+		Status: node.Status, TTL: s.gw.cfg.Beats.TTL(node.NodePool), HubTime: s.gw.cfg.Now().UnixNano(),
 		Hubs: hubs, NeedNode: s.mustDescribe(h), Applied: node.Applied,
 	}
 	if node.Status != fleet.NodeReady {

@@ -35,11 +35,9 @@ const (
 	MaxUpdates = 64 << 20
 	// probeTimeout is how long a live edge may take to answer a probe.
 	probeTimeout = time.Second
-	// leaderCheck is how often a hub looks whether there is a leader.
-	leaderCheck = 500 * time.Millisecond
 )
 
-// Config of a Gateway. All but Log and the durations are required.
+// Config of a Gateway. All but Now, Log and the durations are required.
 type Config struct {
 	Hub       fleet.HubID
 	State     State
@@ -49,6 +47,7 @@ type Config struct {
 	Term      func() uint64   // of Raft
 	Led       func() bool     // whether this hub knows of a leader
 	Elsewhere Elsewhere
+	Now       func() time.Time // wall clock, as edges are told it; nil: time.Now
 	// A hub that knows of no leader sends edges to the others: new ones after
 	// RefuseAfter, which an election does not take (0: 5 s), those that it has after
 	// ReleaseAfter (0: 10 s) and two TTLs, when a leader elsewhere has missed their
@@ -87,12 +86,12 @@ type Gateway struct {
 	cfg    Config
 	folder *folder
 	budget *semaphore.Weighted
+	leader *leadership
 
 	mu       sync.Mutex
 	sessions map[fleet.NodeID]*session // committed ones, the newest of each node
 	probes   uint64
 	served   Stats
-	lost     time.Time // when there was no leader any more; zero: there is one
 }
 
 // Stats counts sessions since the hub started, but for Open, which is how many
@@ -111,6 +110,9 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.RefuseAfter == 0 {
 		cfg.RefuseAfter = 5 * time.Second
 	}
@@ -121,6 +123,7 @@ func New(cfg Config) (*Gateway, error) {
 		cfg:      cfg,
 		folder:   newFolder(cfg.Apply, cfg.Log),
 		budget:   semaphore.NewWeighted(MaxUpdates),
+		leader:   newLeadership(),
 		sessions: make(map[fleet.NodeID]*session),
 	}, nil
 }
@@ -130,47 +133,8 @@ func New(cfg Config) (*Gateway, error) {
 func (g *Gateway) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return g.folder.run(ctx) })
-	work.Go(func() error { g.watchLeader(ctx); return nil })
+	work.Go(func() error { g.leader.watch(ctx, g.cfg.Led); return nil })
 	return work.Wait()
-}
-
-func (g *Gateway) watchLeader(ctx context.Context) {
-	tick := time.NewTicker(leaderCheck)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-tick.C:
-			led := g.cfg.Led()
-			g.mu.Lock()
-			switch {
-			case led:
-				g.lost = time.Time{}
-			case g.lost.IsZero():
-				g.lost = now
-			}
-			g.mu.Unlock()
-		}
-	}
-}
-
-// leaderless is for how long this hub has known of no leader.
-func (g *Gateway) leaderless() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.lost.IsZero() {
-		return 0
-	}
-	return time.Since(g.lost)
-}
-
-func noLeader() syncproto.Refused {
-	return syncproto.Refused{
-		Code:    fleet.CodeUnavailable,
-		Message: "this hub knows of no leader",
-		Hint:    "another hub may",
-	}
 }
 
 // Serve serves the session on conn until either side ends it, or ctx ends; the
