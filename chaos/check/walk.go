@@ -17,6 +17,7 @@ type walk struct {
 	boots       []fleet.BootID // the newest last
 	mono        time.Duration
 	allocs      map[fleet.AllocID]*steps
+	steps       []string // the newest rows, for people
 }
 
 // steps are where an allocation stands.
@@ -36,6 +37,14 @@ const (
 )
 
 func newWalk() *walk { return &walk{allocs: map[fleet.AllocID]*steps{}} }
+
+// keptSteps is how many rows are shown with one that does not follow from them.
+const keptSteps = 8
+
+// line is a row for people.
+func line(row *fleet.Transition) string {
+	return fmt.Sprintf("row %d, boot %s, %s: %s", row.Seq, fleet.Short(row.BootID), row.Mono.Round(time.Millisecond), describe(*row))
+}
 
 // misstep is a row that does not follow from those before it.
 type misstep struct {
@@ -68,8 +77,8 @@ func (w *walk) step(row *fleet.Transition) []misstep {
 
 // time checks that time does not go back within a boot, nor a boot come again.
 func (w *walk) time(row *fleet.Transition) []misstep {
-	if row.BootID == "" {
-		return nil // it stands for rows that are lost
+	if row.BootID == "" || row.Kind == fleet.TransitionGap && row.Message != "" {
+		return nil // it stands for rows that are lost, in their place and not at their time
 	}
 	var wrong []misstep
 	if last := len(w.boots) - 1; last >= 0 && w.boots[last] == row.BootID {
@@ -226,8 +235,13 @@ func (t *histories) journal(s *scene, e *Edge) {
 func (t *histories) follow(s *scene, name string, w *walk, rows []fleet.Transition) {
 	for i := range rows {
 		s.judge(LegalHistory)
-		for _, m := range w.step(&rows[i]) {
-			s.broke(m.invariant, name, "%s (%s)", m.why, describe(rows[i]))
+		wrong := w.step(&rows[i])
+		w.steps = append(w.steps, line(&rows[i]))
+		if len(w.steps) > keptSteps {
+			w.steps = w.steps[1:]
+		}
+		for _, m := range wrong {
+			s.shown(m.invariant, name, slices.Clone(w.steps), "%s", m.why)
 		}
 	}
 }
