@@ -18,7 +18,7 @@ const (
 	AcceptBeforeHeartbeat Bug = "accept-before-heartbeat" // rows count before the session does, at the door and in the command
 	ForgetFencing         Bug = "forget-fencing"          // an earlier session's word counts, and it is not ended
 	ReadyBeforeHistory    Bug = "ready-before-history"    // a node that is back is ready before its rows are in
-	NeverReady            Bug = "never-ready"             // a node whose rows are in stays initializing
+	NeverReady            Bug = "never-ready"             // a node that is back stays initializing when its rows are in
 	RefuseSilently        Bug = "refuse-silently"         // an edge is not told that its rows were refused
 	DisconnectTwice       Bug = "disconnect-twice"        // an edge notes one loss of its link again and again
 	RetryWithoutJitter    Bug = "retry-without-jitter"    // edges that lost their hub together come back together

@@ -173,7 +173,7 @@ func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
 	}
 	switch {
 	case n.Status != fleet.NodeInitializing:
-	case n.Applied >= n.JournalHead && !planted.On(planted.NeverReady):
+	case n.Applied >= n.JournalHead && (n.Epoch == 1 || !planted.On(planted.NeverReady)):
 		t.ready(n, w)
 	default:
 		n.StatusDescription = fmt.Sprintf("waiting for its history: row %d of %d", n.Applied, n.JournalHead)
