@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	tickEvery    = time.Second
+	lookEvery    = time.Second      // at what nobody tells a session of
 	writeTimeout = 10 * time.Second // of a frame on the control or the updates stream
 	linger       = time.Second      // for a Refused to arrive before the connection closes
 )
@@ -51,6 +51,7 @@ type session struct {
 	inFlight []state.NodeRows // not yet answered, oldest first
 	received received
 	halfWay  halfWay
+	looked   time.Duration     // when idle looked last
 	probes   []chan<- struct{} // closed by an answer
 	end      *syncproto.EventEnd
 }
@@ -112,10 +113,12 @@ func (s *session) serve(ctx context.Context) error {
 // loop steps the machine until it has ended, and returns why. ctx is the hub's,
 // wctx that of the session's other goroutines.
 func (s *session) loop(ctx, wctx context.Context) error {
-	tick := time.NewTicker(tickEvery)
-	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for s.end == nil {
 		var out []syncproto.Output
+		leaderLost := s.gw.leader.loss()
+		timer.Reset(s.rest(leaderLost == nil))
 		select {
 		case <-ctx.Done():
 			out = s.machine.Refuse(syncproto.Refused{Code: fleet.CodeUnavailable, Message: "the hub is shutting down"})
@@ -131,7 +134,8 @@ func (s *session) loop(ctx, wctx context.Context) error {
 			s.log.Info("session fenced", "code", r.Code, "error", r.Message)
 			s.gw.count(func(st *Stats) { st.Fenced++ })
 			out = s.machine.Refuse(r)
-		case <-tick.C:
+		case <-leaderLost: // rest is told
+		case <-timer.C:
 			out = append(s.machine.Tick(s.now()), s.idle(wctx)...)
 		}
 		s.perform(wctx, out)

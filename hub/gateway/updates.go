@@ -144,8 +144,25 @@ func (h *halfWay) stuck(now time.Time, ttl time.Duration) bool {
 	return now.Sub(h.since) > (2*ttl)<<min(h.asked, 5)
 }
 
-// idle is what the loop does when a second has passed.
+// rest is how long the loop may sleep where nothing comes in. A session whose node is
+// ready has hardly anything to look at: a hub has thousands of them.
+func (s *session) rest(leaderless bool) time.Duration {
+	until := s.looked + lookEvery - s.now() // however much comes in
+	if s.machine.State() == syncproto.SessionOpen && s.status == fleet.NodeReady && !leaderless {
+		until = time.Hour
+	}
+	if due, ok := s.machine.Due(); ok {
+		until = min(until, due-s.now())
+	}
+	if r := &s.received; r.index > r.submitted && !r.inFlight {
+		until = min(until, time.Until(r.since.Add(receivedAfter)))
+	}
+	return max(until, 0)
+}
+
+// idle is what the loop does when it has rested.
 func (s *session) idle(ctx context.Context) []syncproto.Output {
+	s.looked = s.now()
 	if s.machine.State() != syncproto.SessionOpen {
 		return nil
 	}
@@ -153,8 +170,11 @@ func (s *session) idle(ctx context.Context) []syncproto.Output {
 	if s.received.due(now) {
 		s.report()
 	}
-	if s.gw.leaderless() > s.gw.cfg.ReleaseAfter+2*s.gw.cfg.Beats.TTL(s.pool) {
+	if alone := s.gw.leader.missing(); alone > s.gw.cfg.ReleaseAfter && alone > s.gw.cfg.ReleaseAfter+2*s.gw.cfg.Beats.TTL(s.pool) {
 		return s.machine.Refuse(noLeader())
+	}
+	if s.status == fleet.NodeReady {
+		return nil // what ends that ends the session: the pusher sees to it
 	}
 	node, ok := s.gw.cfg.State.View().Node(s.node)
 	if !ok || node.Epoch != s.machine.Epoch() {

@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// leaderCheck is how often a hub looks whether there is a leader.
+const leaderCheck = 500 * time.Millisecond
+
+// leadership is whether this hub knows of a leader. All sessions ask.
+type leadership struct {
+	mu   sync.Mutex
+	lost time.Time     // when there was no leader any more; zero: there is one
+	gone chan struct{} // closed when there is none
+}
+
+func newLeadership() *leadership { return &leadership{gone: make(chan struct{})} }
+
+// watch looks at led until ctx ends.
+func (l *leadership) watch(ctx context.Context, led func() bool) {
+	tick := time.NewTicker(leaderCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			l.note(led(), now)
+		}
+	}
+}
+
+func (l *leadership) note(led bool, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case led && !l.lost.IsZero():
+		l.lost, l.gone = time.Time{}, make(chan struct{})
+	case !led && l.lost.IsZero():
+		l.lost = now
+		close(l.gone)
+	}
+}
+
+// missing is for how long this hub has known of no leader.
+func (l *leadership) missing() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost.IsZero() {
+		return 0
+	}
+	return time.Since(l.lost)
+}
+
+// loss is closed when there is no leader any more; nil: there is none now.
+func (l *leadership) loss() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.lost.IsZero() {
+		return nil
+	}
+	return l.gone
+}
+
+func noLeader() syncproto.Refused {
+	return syncproto.Refused{
+		Code:    fleet.CodeUnavailable,
+		Message: "this hub knows of no leader",
+		Hint:    "another hub may",
+	}
+}
