@@ -77,7 +77,19 @@ func (s *HubSession) Bad(err *fleet.Error) []Output {
 	return s.Refuse(Refused{Code: err.Code, Message: err.Message, Hint: err.Hint})
 }
 
-// Tick lets time pass. Once a second is often enough.
+// Due is the first time at which Tick does something, unless something comes in
+// before; ok is false where it does nothing.
+func (s *HubSession) Due() (at time.Duration, ok bool) {
+	switch s.state {
+	case SessionNew, SessionWelcomed:
+		return s.since + HelloTimeout, true
+	case SessionBeat, SessionOpen:
+		return s.beat + MissedBeats*s.ttl, true
+	}
+	return 0, false
+}
+
+// Tick lets time pass: at Due, or before.
 func (s *HubSession) Tick(now time.Duration) []Output {
 	switch s.state {
 	case SessionNew, SessionWelcomed:
