@@ -76,6 +76,7 @@ type Liveness struct {
 	outbox    map[fleet.NodeID]Beat      // while not leading
 	longest   time.Duration              // TTL given, of what is known here
 	nodes     int                        // fleet's size, as counted at counted
+	hubs      int                        // likewise
 	counted   time.Time
 	figures   Stats
 
@@ -136,7 +137,7 @@ func (l *Liveness) TTL(pool string) time.Duration {
 // ttlLocked counts the fleet at most once a second: beats ask often.
 func (l *Liveness) ttlLocked(view *state.View, pool string) time.Duration {
 	if now := time.Now(); l.counted.IsZero() || now.Sub(l.counted) >= time.Second {
-		l.nodes, l.counted = 0, now
+		l.nodes, l.hubs, l.counted = 0, l.cfg.Hubs(), now
 		for n := range view.Nodes("") {
 			if alive(n) {
 				l.nodes++
@@ -147,7 +148,7 @@ func (l *Liveness) ttlLocked(view *state.View, pool string) time.Duration {
 	if p, ok := view.Pool(pool); ok {
 		own = p.HeartbeatTTL
 	}
-	return l.cfg.Policy.TTL(l.nodes, l.cfg.Hubs(), own)
+	return l.cfg.Policy.TTL(l.nodes, l.hubs, own)
 }
 
 // Beat takes beats: of this hub's sessions, or those that another hub forwarded.
