@@ -45,12 +45,15 @@ type allocFact struct {
 	job      fleet.JobID
 	node     fleet.NodeID
 	previous fleet.AllocID
-	from, to time.Duration // first seen; its end
+	from, to time.Duration // first seen; its last end
 	status   lane
 	desired  string
 	client   string
 	index    fleet.Index
-	final    string // its client status at its end; "": it has none
+	// ends are how it ended, and when: one that was given up for lost may come back,
+	// or end once more. Empty: it is there.
+	ends []mark
+	back bool // it runs again after the last of ends
 }
 
 func newCluster() cluster {
@@ -157,32 +160,44 @@ func (c *cluster) alloc(at time.Duration, a *fleet.Alloc, index fleet.Index) {
 // show sets the lane to what is known. One that is over has no state: its end is
 // a mark.
 func (f *allocFact) show(at time.Duration) {
-	stop := f.desired == fleet.DesiredStop || f.desired == fleet.DesiredEvict
+	f.back = false
 	switch f.client {
-	case fleet.ClientComplete, fleet.ClientFailed:
-		f.end(at, f.client)
-	case fleet.ClientLost:
-		f.end(at, f.client)
-	case fleet.ClientRunning, fleet.ClientPending:
-		f.final = ""
-		if stop {
-			f.status.set(at, stateStopping)
-		} else {
-			f.status.set(at, f.client)
+	case fleet.ClientComplete, fleet.ClientFailed, fleet.ClientLost:
+		f.status.set(at, "")
+		how := f.ending()
+		if n := len(f.ends); n == 0 || f.ends[n-1].sort != how {
+			f.ends = append(f.ends, mark{at: at, sort: how, title: f.label() + ": " + how})
+			f.to = at
 		}
-	default:
-		f.final = ""
+		return
+	}
+	f.back = len(f.ends) > 0
+	if (f.client == fleet.ClientRunning || f.client == fleet.ClientPending) && f.unwanted() {
+		f.status.set(at, stateStopping)
+	} else {
 		f.status.set(at, f.client)
 	}
 }
 
-func (f *allocFact) end(at time.Duration, how string) {
-	if f.status.open || f.final == "" {
-		f.to = at
-	}
-	f.final = how
-	f.status.set(at, "")
+func (f *allocFact) unwanted() bool {
+	return f.desired == fleet.DesiredStop || f.desired == fleet.DesiredEvict
 }
+
+// ending is how an allocation that is over ended.
+func (f *allocFact) ending() string {
+	switch {
+	case f.client == fleet.ClientLost:
+		return signLost
+	case f.client == fleet.ClientFailed:
+		return signFailed
+	case f.unwanted():
+		return signStopped
+	}
+	return signComplete
+}
+
+// over reports whether it ended and is not back.
+func (f *allocFact) over() bool { return len(f.ends) > 0 && !f.back }
 
 // finish closes what is open at the run's end.
 func (c *cluster) finish(at time.Duration) {
@@ -195,7 +210,7 @@ func (c *cluster) finish(at time.Duration) {
 		}
 	}
 	for _, f := range c.allocs {
-		if f.final == "" {
+		if !f.over() {
 			f.to = at
 		}
 		f.status.close(at)

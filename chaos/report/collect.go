@@ -223,7 +223,9 @@ func magnitude(rows fleet.Seq) string {
 
 func (c *run) process(at time.Duration, p *check.Process) {
 	m := c.member(p.Name, p.Edge)
-	m.mark(at, p.What, strings.ReplaceAll(p.What, "_", " "))
+	if p.What != check.ProcessStart || len(m.process.spans) > 0 { // that it starts at first is no news
+		m.mark(at, p.What, strings.ReplaceAll(p.What, "_", " "))
+	}
 	if p.What == check.ProcessStart {
 		m.process.set(at, stateUp)
 		return
@@ -263,8 +265,12 @@ func (c *run) task(at time.Duration, t *check.Task) {
 	}
 }
 
-func (c *run) refused(at time.Duration, r *check.Refused) {
-	c.refusals.add(at, r)
+func (c *run) refused(at time.Duration, refused *check.Refused) {
+	r := *refused
+	if name := c.cluster.names[r.Node]; name != "" && c.members[r.From] == nil {
+		r.From = name
+	}
+	c.refusals.add(at, &r)
 	title := fmt.Sprintf("%s refused %s: %s", r.By, r.From, r.Code)
 	if m := c.members[r.From]; m != nil {
 		m.mark(at, signRefused, title)

@@ -206,7 +206,7 @@ func (s *slot) weight() int {
 	n := 0
 	for _, f := range s.allocs {
 		n += len(f.status.spans)
-		if f.final == fleet.ClientFailed || f.final == fleet.ClientLost || f.previous != "" {
+		if n += 3 * len(f.ends); f.previous != "" {
 			n += 5
 		}
 	}
@@ -249,9 +249,7 @@ func (d *drawing) slotRow(m *member, s *slot, text string) {
 		if l := m.tasks[f.id]; l != nil {
 			truth = append(truth, f.labelled(l.spans)...)
 		}
-		if f.final != "" {
-			ends = append(ends, mark{at: f.to, sort: ending(f), title: f.label() + ": " + ending(f)})
-		}
+		ends = append(ends, f.ends...)
 	}
 	r := row{Name: m.name, Bars: d.bars(d.thinned(said), allocShape(top))}
 	r.Bars = append(r.Bars, d.bars(d.thinned(truth), func(string) (int, int, string) { return top + 8, 2, "truth" })...)
@@ -269,28 +267,23 @@ func (f *allocFact) labelled(spans []span) []span {
 	return out
 }
 
-// ending is how an allocation ended.
-func ending(f *allocFact) string {
-	switch {
-	case f.final == fleet.ClientComplete && (f.desired == fleet.DesiredStop || f.desired == fleet.DesiredEvict):
-		return signStopped
-	case f.final == fleet.ClientComplete:
-		return signComplete
-	case f.final == fleet.ClientFailed:
-		return signFailed
-	}
-	return signLost
-}
-
 func (d *drawing) signs(marks []mark, y int) []sign {
 	var signs []sign
-	for _, m := range gather(marks, d.apart) {
-		if m.sort == check.ProcessStart && m.at < d.Lasted/nearest {
-			continue // that everything starts at first is no news
-		}
+	marks = gather(marks, d.apart)
+	slices.SortStableFunc(marks, func(a, b mark) int { // starts lie below what made them necessary
+		return cmp.Compare(above(a.sort), above(b.sort))
+	})
+	for _, m := range marks {
 		signs = append(signs, sign{d.at(m.at), y, m.sort, m.text()})
 	}
 	return signs
+}
+
+func above(sort string) int {
+	if sort == check.ProcessStart {
+		return 0
+	}
+	return 1
 }
 
 // describe says what the drawing shows, for who cannot see it.

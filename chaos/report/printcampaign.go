@@ -16,7 +16,7 @@ const maxPrinted = 20
 func PrintCampaign(w io.Writer, c history.Campaign) error {
 	var b strings.Builder
 	t := c.Totals()
-	fmt.Fprintf(&b, "%s: %s\n", printable(c.Name), outcomes(t))
+	paragraph(&b, c.Name+": "+outcomes(t))
 	sums := table{wrap: 1}
 	for _, f := range campaignFacts(c, t) {
 		sums.rows = append(sums.rows, []string{f.Name, printable(f.Value)})
@@ -50,7 +50,8 @@ func PrintCampaign(w io.Writer, c history.Campaign) error {
 	if short := c.Shortcomings(); len(short) == 0 {
 		b.WriteString("\npass\n")
 	} else {
-		fmt.Fprintf(&b, "\nno pass: %s\n", printable(strings.Join(short, "; ")))
+		b.WriteString("\n")
+		paragraph(&b, "no pass: "+strings.Join(short, "; "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

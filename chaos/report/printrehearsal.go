@@ -14,16 +14,21 @@ import (
 
 // Bounds of what a terminal is shown of a rehearsal.
 const (
-	maxPlaces = 60
-	drawWidth = 62 // of the timeline
+	maxPlaces     = 60
+	maxFaultLines = 40
+	drawWidth     = 62 // of the timeline
 )
 
 // Print prints the rehearsal, at most 100 characters wide.
 func (r *Rehearsal) Print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Rehearsal of %s: %s, %s\n", printable(r.Name), stamp(r.Lasted), plural(len(r.Edges), "edge"))
-	for _, f := range r.faultLines() {
-		fmt.Fprintf(&b, "  %s\n", printable(f))
+	paragraph(&b, fmt.Sprintf("Rehearsal of %s: %s, %s", r.Name, stamp(r.Lasted), plural(len(r.Edges), "edge")))
+	faults := r.faultLines()
+	for _, f := range faults[:min(len(faults), maxFaultLines)] {
+		fmt.Fprintf(&b, "  %s\n", cut(printable(f), pageWidth-indent))
+	}
+	if n := len(faults) - maxFaultLines; n > 0 {
+		fmt.Fprintf(&b, "  and %d more\n", n)
 	}
 	places := r.inOrder()
 	b.WriteString("\n")
@@ -41,9 +46,7 @@ func (r *Rehearsal) Print(w io.Writer) error {
 	r.drawText(&b, places[:min(len(places), maxPlaces)])
 	b.WriteString("\n")
 	for _, s := range r.Summary() {
-		for i, line := range wrapText(printable(s), pageWidth-indent) {
-			fmt.Fprintf(&b, "%*s%s\n", min(i, 1)*indent, "", line)
-		}
+		paragraph(&b, s)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -87,13 +90,26 @@ func (r *Rehearsal) inOrder() []RehearsedPlace {
 func (r *Rehearsal) faultLines() []string {
 	var lines []string
 	for _, f := range r.Faults {
-		on := strings.Join(f.On, ", ")
-		if on == "" {
-			on = "everyone"
+		when := "at " + stamp(f.From)
+		if f.To-f.From >= time.Millisecond {
+			when = stamp(f.From) + " to " + stamp(f.To)
 		}
-		lines = append(lines, fmt.Sprintf("%s on %s, %s to %s", f.What, on, stamp(f.From), stamp(f.To)))
+		lines = append(lines, fmt.Sprintf("%s on %s, %s", f.What, r.on(f), when))
 	}
 	return lines
+}
+
+// on says who a fault is on.
+func (r *Rehearsal) on(f RehearsedFault) string {
+	switch {
+	case len(f.On) == 0:
+		return "everyone"
+	case len(f.On) > 3 && len(f.On) == len(r.Edges):
+		return "all edges"
+	case len(f.On) > 3:
+		return fmt.Sprintf("%s and %d more", strings.Join(f.On[:2], ", "), len(f.On)-2)
+	}
+	return strings.Join(f.On, ", ")
 }
 
 // Summary says in few sentences what would happen.
@@ -127,11 +143,25 @@ func (r *Rehearsal) Summary() []string {
 	case history.Pass:
 		lines = append(lines, "Every promise held.")
 	case history.Violated:
-		lines = append(lines, "A promise was broken: "+strings.Join(r.Reasons, "; ")+".")
+		lines = append(lines, "A promise was broken"+r.why()+".")
 	default:
-		lines = append(lines, "This rehearsal proves nothing: "+strings.Join(r.Reasons, "; ")+".")
+		lines = append(lines, "This rehearsal proves nothing"+r.why()+".")
 	}
 	return lines
+}
+
+// why are the outcome's reasons, behind a colon.
+func (r *Rehearsal) why() string {
+	reasons := slices.Clone(r.Reasons)
+	for _, v := range r.Broken {
+		if s := v.Invariant.Slug(); len(r.Reasons) == 0 && !slices.Contains(reasons, s) {
+			reasons = append(reasons, s)
+		}
+	}
+	if len(reasons) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(reasons, "; ")
 }
 
 // drawText draws the rehearsal in characters.
@@ -145,8 +175,12 @@ func (r *Rehearsal) drawText(b *strings.Builder, places []RehearsedPlace) {
 		fmt.Fprintf(b, "  %-*s %-9s %s\n", name, cut(printable(what), name), cut(printable(where), 9), strings.TrimRight(string(cells), " "))
 	}
 	line("", "", r.axis())
-	for _, f := range r.Faults {
-		line(f.What, strings.Join(f.On, ","), r.paint(drawn{'▓', []Window{{f.From, f.To}}}))
+	for _, f := range r.Faults[:min(len(r.Faults), maxFaultLines)] {
+		on := strings.Join(f.On, ",")
+		if len(f.On) > 1 {
+			on = fmt.Sprintf("%d of them", len(f.On))
+		}
+		line(f.What, on, r.paint(drawn{'▓', []Window{{f.From, f.To}}}))
 	}
 	for _, p := range places {
 		for i, a := range p.Allocs {
@@ -161,7 +195,7 @@ func (r *Rehearsal) drawText(b *strings.Builder, places []RehearsedPlace) {
 			line(what, a.Edge, r.paint(drawn{'·', []Window{there}}, drawn{'━', a.Ran}, drawn{'┄', both(a.Ran, a.Unseen)}))
 		}
 	}
-	fmt.Fprintf(b, "  %-*s %-9s ━ runs   ┄ runs, and no hub sees it   · does not run   ▓ broken\n", name, "", "")
+	line("", "", []rune("━ runs  ┄ runs, and no hub sees it  · does not run  ▓ broken"))
 }
 
 func (r *Rehearsal) axis() []rune {
@@ -214,12 +248,4 @@ func both(as, bs []Window) []Window {
 		}
 	}
 	return out
-}
-
-// cut shortens a text to so many characters.
-func cut(s string, width int) string {
-	if r := []rune(s); len(r) > width {
-		return string(r[:max(0, width-1)]) + "…"
-	}
-	return s
 }

@@ -132,7 +132,7 @@ func (p RehearsedPlace) ran() []Window {
 }
 
 // Down is how long nothing of the place ran between its first start and its end,
-// or the end of the rehearsal.
+// or the end of the rehearsal, though it should have.
 func (p RehearsedPlace) Down(lasted time.Duration) time.Duration {
 	ws := p.ran()
 	if len(ws) == 0 {
@@ -142,34 +142,52 @@ func (p RehearsedPlace) Down(lasted time.Duration) time.Duration {
 	var down time.Duration
 	until := ws[0].From
 	for _, w := range ws {
-		down += max(0, min(w.From, end)-until)
+		if from := min(w.From, end); from > until && !p.pausedAt(until, from) {
+			down += from - until
+		}
 		until = max(until, min(w.To, end))
 	}
 	return down + max(0, end-until)
 }
 
+// pausedAt reports whether between two windows the place was not asked for: all
+// that had filled it were over as they should be, and what came then replaced none
+// of them.
+func (p RehearsedPlace) pausedAt(from, to time.Duration) bool {
+	for _, a := range p.Allocs {
+		before := len(a.Ran) > 0 && a.Ran[0].From <= from
+		if before && a.End != signStopped && a.End != signComplete {
+			return false
+		}
+		if !before && a.Replaces != "" && a.Placed <= to {
+			return false
+		}
+	}
+	return true
+}
+
 // Twice is how long more than one instance of the place ran.
 func (p RehearsedPlace) Twice() time.Duration {
-	var twice, until time.Duration
+	var twice, until, counted time.Duration
 	for _, w := range p.ran() {
-		twice += max(0, min(until, w.To)-w.From)
+		from, to := max(w.From, counted), min(until, w.To)
+		twice, counted = twice+max(0, to-from), max(counted, to)
 		until = max(until, w.To)
 	}
 	return twice
 }
 
-// end is when the place was no longer asked for: with its last allocation, if that
-// is complete or was stopped.
+// end is when the place was no longer asked for: when the last of it stopped
+// running, if all that filled it is complete or was stopped.
 func (p RehearsedPlace) end(lasted time.Duration) time.Duration {
-	if p.live() != nil {
-		return lasted
-	}
 	var end time.Duration
 	for _, a := range p.Allocs {
 		if a.End != signComplete && a.End != signStopped {
 			return lasted
 		}
-		end = max(end, a.Ended)
+		for _, w := range a.Ran {
+			end = max(end, w.To)
+		}
 	}
 	return end
 }
@@ -246,11 +264,24 @@ func (c *run) rehearsed(f *allocFact) RehearsedAlloc {
 			a.Unseen = append(a.Unseen, Window{s.from, s.to})
 		}
 	}
-	if f.final != "" {
-		a.End, a.Ended = ending(f), f.to
+	if f.over() {
+		a.End, a.Ended = f.ends[len(f.ends)-1].sort, f.to
 	}
-	if a.End == signLost {
-		a.Unseen = append(a.Unseen, Window{f.to, c.lasted})
+	for i, end := range f.ends { // given up for lost, until somebody knows better
+		if end.sort != signLost {
+			continue
+		}
+		until := c.lasted
+		if i+1 < len(f.ends) {
+			until = f.ends[i+1].at
+		}
+		for _, s := range f.status.spans {
+			if s.from >= end.at {
+				until = min(until, s.from)
+			}
+		}
+		a.Unseen = append(a.Unseen, Window{end.at, until})
 	}
+	slices.SortFunc(a.Unseen, func(x, y Window) int { return cmp.Compare(x.From, y.From) })
 	return a
 }

@@ -37,9 +37,10 @@ func (t *table) write(b *strings.Builder) {
 	}
 }
 
+// Spaces before a table, and between its columns.
 const (
 	indent = 2
-	space  = 2 // between columns
+	space  = 2
 )
 
 func (t *table) widths() []int {
@@ -57,15 +58,33 @@ func (t *table) widths() []int {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
 	}
-	total := indent + space*(columns-1)
-	for _, w := range widths {
-		total += w
-	}
-	if columns > 0 && total > pageWidth {
-		widths[t.wrap] = max(12, widths[t.wrap]-(total-pageWidth))
-	}
+	t.narrow(widths)
 	return widths
 }
+
+// narrow makes columns narrower until they fit: the one that may take several lines
+// first, then always the widest of the others, whose cells are cut.
+func (t *table) narrow(widths []int) {
+	over := indent + space*(len(widths)-1) - pageWidth
+	for _, w := range widths {
+		over += w
+	}
+	for ; over > 0; over-- {
+		widest := t.wrap
+		if widths[t.wrap] <= wrapLeast {
+			for i, w := range widths {
+				if w > widths[widest] {
+					widest = i
+				}
+			}
+		}
+		widths[widest]--
+	}
+}
+
+// wrapLeast is how narrow the column gets that may take several lines, as long as
+// others can be cut.
+const wrapLeast = 30
 
 func (t *table) line(b *strings.Builder, widths []int, cells []string) {
 	var l strings.Builder
@@ -74,6 +93,7 @@ func (t *table) line(b *strings.Builder, widths []int, cells []string) {
 		if i > 0 {
 			l.WriteString(strings.Repeat(" ", space))
 		}
+		cell = cut(cell, widths[i])
 		pad := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
 		if t.aligned(i) {
 			l.WriteString(pad + cell)
@@ -116,6 +136,21 @@ func wrapText(text string, width int) []string {
 		}
 	}
 	return append(lines, line)
+}
+
+// paragraph adds a text that takes as many lines as it needs.
+func paragraph(b *strings.Builder, text string) {
+	for i, line := range wrapText(printable(text), pageWidth-indent) {
+		fmt.Fprintf(b, "%*s%s\n", min(i, 1)*indent, "", line)
+	}
+}
+
+// cut shortens a text to so many characters.
+func cut(s string, width int) string {
+	if r := []rune(s); len(r) > width {
+		return string(r[:max(0, width-1)]) + "…"
+	}
+	return s
 }
 
 // printable keeps what would steer a terminal out of text from elsewhere.
