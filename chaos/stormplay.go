@@ -66,7 +66,7 @@ func (s *storm) one(ctx context.Context, f schedule.Fault) error {
 func (s *storm) begins(f schedule.Fault, k realKind) check.Fault {
 	s.mu.Lock()
 	s.numbers++
-	seen := check.Fault{ID: s.numbers, Kind: string(f.Kind), Detail: f.String(), Targets: f.Targets, Effects: k.effects}
+	seen := check.Fault{ID: s.numbers, Kind: string(f.Kind), Detail: f.Detail(), Targets: f.Targets, Effects: k.effects}
 	s.played[f.Kind]++
 	s.mu.Unlock()
 	info, _ := f.Kind.Info()

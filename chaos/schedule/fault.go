@@ -52,6 +52,10 @@ func (f Fault) what() string {
 	return s
 }
 
+// Detail is what the fault's parameters say, as they are written; "" where all are as
+// by default.
+func (f Fault) Detail() string { return f.Kind.format(f.Params) }
+
 // Params are what kinds of fault take; Info.Params says which of them a kind takes,
 // and the others are zero.
 type Params struct {

@@ -161,7 +161,7 @@ func (r *run) fault(ctx context.Context, id int, f schedule.Fault) error {
 	if !r.until(ctx, f.At) {
 		return nil
 	}
-	seen := check.Fault{ID: id, Kind: string(f.Kind), Targets: r.targets(f), Effects: injuries[f.Kind].effects}
+	seen := check.Fault{ID: id, Kind: string(f.Kind), Detail: f.Detail(), Targets: r.targets(f), Effects: injuries[f.Kind].effects}
 	r.see(check.Observation{Fault: &seen})
 	w, err := r.inflict(ctx, f)
 	if err == nil {
