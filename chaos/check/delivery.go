@@ -102,6 +102,11 @@ func (t *delivery) look(s *scene, e *Edge) {
 	if e.NodeID != "" {
 		f.node = e.NodeID
 	}
+	if e.Journal != nil && e.Journal.Lost != "" { // its rows get other numbers when a hub has been told
+		clear(f.rows)
+		f.last, f.connected = 0, -1
+		return
+	}
 	for i := range e.Rows {
 		t.journaled(s, e.Name, f, &e.Rows[i])
 	}

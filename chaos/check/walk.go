@@ -196,6 +196,8 @@ func (t *histories) see(s *scene, o *Observation) {
 		t.follow(s, s.fleet.name(k.node), t.nodes[k.node], k.rows)
 	}
 	switch {
+	case o.Edge != nil && o.Edge.Journal != nil && o.Edge.Journal.Lost != "":
+		delete(t.edges, o.Edge.Name) // its rows get other numbers when a hub has been told
 	case o.Edge != nil && s.told == 0:
 		t.journal(s, o.Edge)
 	case o.Fault.rewinds():

@@ -1,0 +1,44 @@
+package check
+
+import "reflect"
+
+// Remembered is how many things a Monitor keeps, in all that it keeps them in.
+func (m *Monitor) Remembered() int {
+	n := 0
+	for _, t := range m.taps {
+		if r, ok := t.(*replicas); ok {
+			n += len(r.written) + len(r.hubs) + len(r.owed) // its ring has one size
+			continue
+		}
+		n += count(reflect.ValueOf(t), 0)
+	}
+	return n + count(reflect.ValueOf(m.scene.fleet.allocs), 0) + count(reflect.ValueOf(m.scene.truth.by), 0)
+}
+
+func count(v reflect.Value, depth int) int {
+	if depth > 6 {
+		return 0
+	}
+	n := 0
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			n = count(v.Elem(), depth+1)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			n += count(v.Field(i), depth+1)
+		}
+	case reflect.Map:
+		n = v.Len()
+		for it := v.MapRange(); it.Next(); {
+			n += count(it.Value(), depth+1)
+		}
+	case reflect.Slice:
+		n = v.Len()
+		for i := range v.Len() {
+			n += count(v.Index(i), depth+1)
+		}
+	}
+	return n
+}

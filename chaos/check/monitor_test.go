@@ -1,0 +1,170 @@
+package check_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/fleet"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// life is a round of a fleet's life in which everything breaks and nothing goes
+// wrong: a partition with a replacement and its settling, a boot without a link, a
+// crash of an agent, a job that is stopped.
+func (t *tale) life() {
+	away, other := t.edges[0], t.edges[1]
+	job := t.register(fleet.JobID(fmt.Sprintf("job-%d", t.index)), 1, &fleet.Disconnect{LostAfter: ptr(time.Hour)})
+	original := t.place(job, 0, away, "")
+	t.pass(10 * time.Second)
+
+	heal := t.cut(away)
+	t.pass(20 * time.Second)
+	t.miss(away)
+	replacement := t.place(job, 0, other, original)
+	t.reboot(away, original)
+	t.task(away, original, check.TaskExited) // and restarted, link or not
+	t.row(away, fleet.Transition{Kind: fleet.TransitionTask, Alloc: original, Task: "main",
+		TaskState: &fleet.TaskState{State: fleet.TaskPending}, Event: &fleet.TaskEvent{Type: fleet.TaskTerminated}})
+	t.pass(time.Second)
+	t.task(away, original, check.TaskStarted)
+	t.row(away, fleet.Transition{Kind: fleet.TransitionTask, Alloc: original, Task: "main",
+		TaskState: &fleet.TaskState{State: fleet.TaskRunning}, Event: &fleet.TaskEvent{Type: fleet.TaskStarted}})
+	t.pass(10 * time.Second)
+	heal()
+	t.evaluate(away, job.ID)
+	t.settle(original, replacement, other)
+
+	t.process(other, check.ProcessKill)
+	t.pass(2 * time.Second)
+	t.process(other, check.ProcessStart)
+	t.open(other)
+	t.pass(70 * time.Second)
+
+	stopped := *job
+	stopped.Stop = true
+	t.see(check.Observation{Job: &stopped})
+	t.stop(away, original)
+	t.pass(5 * time.Second)
+}
+
+// reboot takes a machine down and up; its task runs again.
+func (t *tale) reboot(e *told, id fleet.AllocID) {
+	t.process(e, check.ProcessPowerCut)
+	t.pass(5 * time.Second)
+	e.booted = t.at
+	t.process(e, check.ProcessStart)
+	t.row(e, fleet.Transition{Kind: fleet.TransitionAgent})
+	t.status(e, id, fleet.ClientPending, fleet.TaskLostAtReboot)
+	t.pass(time.Second)
+	t.task(e, id, check.TaskStarted)
+	t.status(e, id, fleet.ClientRunning, fleet.TaskStarted)
+}
+
+// evaluate makes an evaluation as a rejoin does, and ends it a little later.
+func (t *tale) evaluate(e *told, id fleet.JobID) {
+	t.entry("alloc_updates", &check.Effects{
+		Batches: []check.Batch{{Node: e.node, Epoch: e.epoch, First: e.applied + 1, Applied: e.applied, Status: fleet.NodeReady}},
+		Evals: []fleet.Evaluation{{
+			ID: fleet.EvalID(fmt.Sprintf("eval%03d", t.index)), JobID: id, NodeID: e.node, TriggeredBy: fleet.TriggerReconnect, Status: fleet.EvalPending,
+		}},
+	})
+	t.pass(2 * time.Second)
+	t.evals = nil
+}
+
+func TestLongCleanRunHasNoViolation(t *testing.T) {
+	tale := newTale(t, 3)
+	var after int
+	for i := range 60 {
+		tale.life()
+		if i%10 == 9 {
+			tale.reap()
+		}
+		if i == 30 {
+			after = tale.m.Remembered()
+		}
+	}
+	tale.nothing()
+	if now := tale.m.Remembered(); now > 2*after {
+		t.Errorf("the monitor remembers %d things after 60 rounds, and %d after 30", now, after)
+	}
+	for _, v := range tale.m.Verdicts() {
+		if v.Broken > 0 || v.Undecided > 0 {
+			t.Errorf("%+v", v)
+		}
+	}
+	reached := tale.m.Reached()
+	for _, b := range []check.Branch{
+		check.BranchDisconnected, check.BranchUnknown, check.BranchReplacedAway, check.BranchKeptOriginal,
+		check.BranchBootedAway, check.BranchRestartedAway,
+	} {
+		if reached[b] == 0 {
+			t.Errorf("never reached: %s", b)
+		}
+	}
+}
+
+// TestRunIsJudgedAgainFromItsRecord feeds a second Monitor what was written down of
+// a run that went wrong.
+func TestRunIsJudgedAgainFromItsRecord(t *testing.T) {
+	tale := newTale(t, 3)
+	tale.life()
+	tale.entry("job_register", nil)
+	tale.index-- // the same entry again, another one on each hub
+	tale.term++
+	tale.entry("job_register", nil)
+	tale.pass(time.Second)
+	first := tale.finish()
+	if len(first) == 0 {
+		t.Fatal("the run went well")
+	}
+	again := check.NewMonitor(allLimits)
+	for _, o := range tale.all {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read check.Observation
+		if err := json.Unmarshal(text, &read); err != nil {
+			t.Fatalf("read %s: %v", text, err)
+		}
+		again.Observe(read)
+	}
+	second := again.Finish(tale.at, check.Picture{})
+	if fmt.Sprint(first) != fmt.Sprint(second) {
+		t.Fatalf("judged first:\n%v\nand then:\n%v", first, second)
+	}
+	text, err := json.Marshal(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read []check.Violation
+	if err := json.Unmarshal(text, &read); err != nil || fmt.Sprint(read) != fmt.Sprint(first) {
+		t.Fatalf("violations come back as %v, %v", read, err)
+	}
+}
+
+func TestInvariantsAreNamed(t *testing.T) {
+	seen := map[string]bool{}
+	for _, i := range check.All() {
+		found, ok := check.InvariantNamed(i.Slug())
+		if !ok || found != i || seen[i.Slug()] || i.Statement() == "" {
+			t.Errorf("invariant %d: slug %q, statement %q", int(i), i.Slug(), i.Statement())
+		}
+		seen[i.Slug()] = true
+	}
+	if _, ok := check.InvariantNamed("no-such"); ok {
+		t.Error("an invariant has any name")
+	}
+	var i check.Invariant
+	if err := i.UnmarshalText([]byte("no-such")); err == nil {
+		t.Error("an invariant of any name is read")
+	}
+	if _, err := check.Invariant(99).MarshalText(); err == nil {
+		t.Error("an invariant of any number is written")
+	}
+}

@@ -1,0 +1,430 @@
+package check_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/fleet"
+)
+
+// tale tells a Monitor of a small fleet in which everything goes as it should, until
+// a test has something else happen. It is a model of what is observed, not of what
+// runs.
+type tale struct {
+	tb     testing.TB
+	m      *check.Monitor
+	all    []check.Observation
+	found  []check.Violation
+	at     time.Duration
+	index  fleet.Index
+	term   uint64
+	hubs   []string
+	edges  []*told
+	allocs map[fleet.AllocID]*fleet.Alloc
+	order  []fleet.AllocID
+	evals  []fleet.Evaluation // not over
+	faults int
+	drawn  int
+	// spoil changes an observation before it is told; nil: none.
+	spoil func(o *check.Observation)
+}
+
+// told is an edge of a tale.
+type told struct {
+	name     string
+	node     fleet.NodeID
+	boots    int
+	booted   time.Duration
+	rows     []fleet.Transition
+	looked   int // rows that were told of
+	applied  fleet.Seq
+	session  uint64
+	epoch    fleet.Epoch
+	status   fleet.NodeStatus
+	linked   bool
+	cut      bool
+	beat     time.Duration
+	duration time.Duration // between two beats
+}
+
+var allLimits = check.Limits{Heal: time.Minute, Ready: 30 * time.Second, Evaluate: 30 * time.Second, Deliver: 20 * time.Second}
+
+// newTale begins with three hubs, some edges that are ready, and nothing to do.
+func newTale(tb testing.TB, edges int) *tale {
+	t := &tale{tb: tb, m: check.NewMonitor(allLimits), term: 2, hubs: []string{"hub-1", "hub-2", "hub-3"}, allocs: map[fleet.AllocID]*fleet.Alloc{}}
+	for _, h := range t.hubs {
+		t.see(check.Observation{Process: &check.Process{Name: h, What: check.ProcessStart}})
+	}
+	for i := range edges {
+		e := &told{name: fmt.Sprintf("edge-%d", i+1), node: fleet.NodeID(fmt.Sprintf("node-%d", i+1)), boots: 1, duration: 3 * time.Second}
+		t.edges = append(t.edges, e)
+		t.see(check.Observation{Process: &check.Process{Name: e.name, Edge: true, What: check.ProcessStart, Boot: e.boot()}})
+		t.row(e, fleet.Transition{Kind: fleet.TransitionAgent})
+		t.open(e)
+		t.send(e)
+	}
+	t.pass(5 * time.Second)
+	return t
+}
+
+func (e *told) boot() fleet.BootID { return fleet.BootID(fmt.Sprintf("%s boot %d", e.name, e.boots)) }
+
+func (t *tale) see(o check.Observation) {
+	o.At = t.at
+	if t.spoil != nil {
+		t.spoil(&o)
+	}
+	t.all = append(t.all, o)
+	t.found = append(t.found, t.m.Observe(o)...)
+}
+
+// entry has every hub apply an entry.
+func (t *tale) entry(kind string, e *check.Effects) fleet.Index {
+	t.index++
+	if e != nil {
+		for i := range e.Evals {
+			e.Evals[i].CreateIndex, e.Evals[i].ModifyIndex = t.index, t.index
+			t.evals = append(t.evals, e.Evals[i])
+		}
+	}
+	for _, h := range t.hubs {
+		a := &check.Applied{Hub: h, Index: t.index, Term: t.term, Kind: kind, Command: fmt.Sprint("c", t.index), Result: fmt.Sprint("r", t.index)}
+		if t.index%8 == 0 {
+			a.State = fmt.Sprint("s", t.index)
+		}
+		if t.m.Wants(t.index) {
+			a.Effects = e
+			if e == nil {
+				a.Effects = &check.Effects{}
+			}
+		}
+		t.see(check.Observation{Applied: a})
+	}
+	return t.index
+}
+
+// pass lets time pass, with a look at everything each second.
+func (t *tale) pass(d time.Duration) {
+	for end := t.at + d; t.at < end; {
+		t.at += min(time.Second, end-t.at)
+		for _, e := range t.edges {
+			if e.linked && !e.cut && t.at-e.beat >= e.duration {
+				e.beat = t.at
+			}
+		}
+		t.look()
+	}
+}
+
+// look shows hubs and edges as they are.
+func (t *tale) look() {
+	for i, h := range t.hubs {
+		t.see(check.Observation{Hub: t.hub(h, i == 0)})
+	}
+	for _, e := range t.edges {
+		t.see(check.Observation{Edge: e.look(t.at)})
+	}
+}
+
+func (t *tale) hub(name string, leads bool) *check.Hub {
+	h := &check.Hub{Name: name, Index: t.index, Term: t.term, Leads: leads}
+	for _, e := range t.edges {
+		h.Nodes = append(h.Nodes, fleet.Node{
+			ID: e.node, Name: e.name, Status: e.status, Epoch: e.epoch, Session: e.session, Applied: e.applied,
+			Resources: fleet.Resources{CPU: 1000, MemoryMB: 1000},
+		})
+	}
+	for _, id := range t.order {
+		h.Allocs = append(h.Allocs, *t.allocs[id])
+	}
+	h.Evals = append(h.Evals, t.evals...)
+	return h
+}
+
+func (e *told) look(at time.Duration) *check.Edge {
+	seen := &check.Edge{
+		Name: e.name, NodeID: e.node, Rows: append([]fleet.Transition(nil), e.rows[e.looked:]...),
+		Link:    &check.Link{Connected: e.linked, Session: e.session, Epoch: e.epoch, Status: e.status, Away: max(at-e.beat, time.Millisecond)},
+		Journal: &check.Journal{First: 1, Last: fleet.Seq(len(e.rows)), Acknowledged: e.applied, Bytes: 1000},
+	}
+	e.looked = len(e.rows)
+	return seen
+}
+
+// row journals a row.
+func (t *tale) row(e *told, row fleet.Transition) {
+	row.Seq, row.BootID = fleet.Seq(len(e.rows)+1), e.boot()
+	row.Mono, row.Wall = t.at-e.booted, int64(t.at)
+	e.rows = append(e.rows, row)
+}
+
+// status journals what became of an allocation.
+func (t *tale) status(e *told, id fleet.AllocID, status, event string) {
+	t.row(e, fleet.Transition{
+		Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: status, Task: "main",
+		TaskState: &fleet.TaskState{State: map[string]string{
+			fleet.ClientPending: fleet.TaskPending, fleet.ClientRunning: fleet.TaskRunning,
+		}[status]}, Event: &fleet.TaskEvent{Type: event},
+	})
+	if e.rows[len(e.rows)-1].TaskState.State == "" {
+		e.rows[len(e.rows)-1].TaskState.State = fleet.TaskDead
+	}
+}
+
+// open has the cluster commit a session.
+func (t *tale) open(e *told) {
+	e.session++
+	e.epoch++
+	away := e.status != fleet.NodeReady
+	if away {
+		e.status = fleet.NodeInitializing
+		if int(e.applied) == len(e.rows) {
+			e.status = fleet.NodeReady
+		}
+	}
+	t.entry("session_open", &check.Effects{Opened: &check.Opened{
+		Node: e.node, Session: e.session, Boot: e.boot(), Hub: "hub-1", Epoch: e.epoch, Status: e.status,
+		Head: fleet.Seq(len(e.rows)), Applied: e.applied,
+	}})
+	e.linked, e.beat = true, t.at
+}
+
+// batch is what an edge has to send.
+func (t *tale) batch(e *told) check.Batch {
+	return check.Batch{
+		Node: e.node, Epoch: e.epoch, First: e.applied + 1, Rows: append([]fleet.Transition(nil), e.rows[e.applied:]...),
+		Applied: fleet.Seq(len(e.rows)), Status: fleet.NodeReady,
+	}
+}
+
+// send has the cluster apply what an edge journaled.
+func (t *tale) send(e *told) { t.apply(e, t.batch(e)) }
+
+func (t *tale) apply(e *told, b check.Batch) {
+	if len(b.Rows) == 0 {
+		return
+	}
+	effects := &check.Effects{Batches: []check.Batch{b}}
+	recorded := map[fleet.AllocID]int{}
+	for _, row := range b.Rows {
+		a := t.allocs[row.Alloc]
+		if a == nil {
+			continue
+		}
+		if _, ok := recorded[row.Alloc]; !ok {
+			recorded[row.Alloc] = len(effects.Recorded)
+			effects.Recorded = append(effects.Recorded, check.Recorded{Node: e.node, Alloc: row.Alloc})
+		}
+		r := &effects.Recorded[recorded[row.Alloc]]
+		r.Rows = append(r.Rows, row.Seq)
+		if row.ClientStatus != "" {
+			a.ReportedStatus, a.ClientStatus = row.ClientStatus, row.ClientStatus
+		}
+	}
+	e.applied, e.status = b.Applied, b.Status
+	i := t.entry("alloc_updates", effects)
+	for id := range recorded {
+		t.allocs[id].ModifyIndex = i
+	}
+}
+
+// register registers a job that is one task, count times.
+func (t *tale) register(id fleet.JobID, count int, d *fleet.Disconnect) *fleet.Job {
+	job := &fleet.Job{ID: id, Namespace: "default", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{
+		Name: "g", Count: count, Disconnect: d, Tasks: []fleet.Task{{Name: "main", Driver: "sim", KillTimeout: time.Second}},
+	}}}
+	t.entry("job_register", &check.Effects{Jobs: []check.JobChange{{Job: id}}})
+	registered := *job
+	t.see(check.Observation{Job: &registered})
+	return job
+}
+
+// place places an allocation and lets it run.
+func (t *tale) place(job *fleet.Job, slot int, e *told, previous fleet.AllocID) fleet.AllocID {
+	id := t.plan(job, slot, e, previous)
+	t.pass(time.Second)
+	t.run(e, id)
+	return id
+}
+
+// plan commits an allocation.
+func (t *tale) plan(job *fleet.Job, slot int, e *told, previous fleet.AllocID) fleet.AllocID {
+	t.drawn++
+	a := &fleet.Alloc{
+		ID: fleet.AllocID(fmt.Sprintf("alloc%03d", t.drawn)), Namespace: "default", Name: fmt.Sprintf("%s.g[%d]", job.ID, slot),
+		NodeID: e.node, NodeName: e.name, JobID: job.ID, Job: job, TaskGroup: "g", DesiredStatus: fleet.DesiredRun,
+		ClientStatus: fleet.ClientPending, PreviousAllocation: previous, AllocatedResources: fleet.Resources{CPU: 10, MemoryMB: 10},
+	}
+	t.allocs[a.ID] = a
+	t.order = append(t.order, a.ID)
+	t.change(a.ID)
+	return a.ID
+}
+
+// change commits allocations as they are now.
+func (t *tale) change(ids ...fleet.AllocID) {
+	e := &check.Effects{}
+	for _, id := range ids {
+		a := t.allocs[id]
+		a.ModifyIndex = t.index + 1
+		e.Allocs = append(e.Allocs, *a)
+		e.Loads = append(e.Loads, check.Load{Node: a.NodeID, Name: a.NodeName, Used: a.AllocatedResources, Free: fleet.Resources{CPU: 1000, MemoryMB: 1000}})
+	}
+	t.entry("plan", e)
+}
+
+// run has an edge start a task and say so.
+func (t *tale) run(e *told, id fleet.AllocID) {
+	t.status(e, id, fleet.ClientPending, fleet.TaskReceived)
+	t.task(e, id, check.TaskStarted)
+	t.status(e, id, fleet.ClientRunning, fleet.TaskStarted)
+	if e.linked && !e.cut {
+		t.send(e)
+	}
+}
+
+func (t *tale) task(e *told, id fleet.AllocID, what string) {
+	t.see(check.Observation{Task: &check.Task{Edge: e.name, Alloc: id, Task: "main", What: what}})
+}
+
+// fault begins a fault and returns what ends it.
+func (t *tale) fault(kind string, effects []check.Effect, targets ...string) (end func()) {
+	t.faults++
+	f := check.Fault{ID: t.faults, Kind: kind, Targets: targets, Effects: effects}
+	t.see(check.Observation{Fault: &f})
+	return func() {
+		over := f
+		over.End, over.Hits = true, 1
+		t.see(check.Observation{Fault: &over})
+	}
+}
+
+// cut takes an edge's link; heal gives it back, with a replay of what happened.
+func (t *tale) cut(e *told) (heal func()) {
+	end := t.fault("cut", []check.Effect{check.Severs}, e.name)
+	e.cut = true
+	t.pass(4 * time.Second)
+	e.linked = false
+	t.row(e, fleet.Transition{Kind: fleet.TransitionDisconnect})
+	return func() {
+		end()
+		e.cut = false
+		t.pass(time.Second)
+		t.open(e)
+		t.row(e, fleet.Transition{Kind: fleet.TransitionReconnect})
+		t.send(e)
+	}
+}
+
+// miss has the cluster notice that an edge is gone, and its allocations with it.
+func (t *tale) miss(e *told) {
+	e.status = fleet.NodeDisconnected
+	t.entry("node_status", &check.Effects{Moved: []check.Moved{{Node: e.node, Epoch: e.epoch, Status: e.status}}})
+	for _, id := range t.order {
+		if a := t.allocs[id]; a.NodeID == e.node && !a.Terminal() {
+			t.conclude(id, fleet.ClientUnknown)
+		}
+	}
+}
+
+// conclude has the hubs conclude what an allocation is.
+func (t *tale) conclude(id fleet.AllocID, status string) {
+	t.become(id, status)
+	t.change(id)
+}
+
+func (t *tale) become(id fleet.AllocID, status string) {
+	a := t.allocs[id]
+	a.ClientStatus = status
+	a.AllocStates = append(a.AllocStates[:len(a.AllocStates):len(a.AllocStates)],
+		fleet.AllocState{Field: fleet.AllocStateClientStatus, Value: status, Time: time.Unix(0, int64(t.at)).UTC()})
+}
+
+// settle has the hubs keep one allocation and stop the other, whose edge carries it
+// out.
+func (t *tale) settle(winner, loser fleet.AllocID, e *told) {
+	t.become(winner, fleet.ClientRunning)
+	t.allocs[loser].DesiredStatus = fleet.DesiredStop
+	t.change(winner, loser)
+	t.pass(time.Second)
+	t.end(e, loser)
+}
+
+// stop has the hubs want an allocation gone, and its edge carry it out.
+func (t *tale) stop(e *told, id fleet.AllocID) {
+	t.allocs[id].DesiredStatus = fleet.DesiredStop
+	t.change(id)
+	t.pass(time.Second)
+	t.end(e, id)
+}
+
+// reap has the hubs forget what is over.
+func (t *tale) reap() {
+	t.order = slices.DeleteFunc(t.order, func(id fleet.AllocID) bool {
+		a := t.allocs[id]
+		if a.ClientTerminal() {
+			delete(t.allocs, id)
+		}
+		return a.ClientTerminal()
+	})
+}
+
+// end has an edge end a task.
+func (t *tale) end(e *told, id fleet.AllocID) {
+	t.task(e, id, check.TaskStopped)
+	t.status(e, id, fleet.ClientComplete, fleet.TaskKilled)
+	if e.linked && !e.cut {
+		t.send(e)
+	}
+}
+
+// process tells of an edge's process.
+func (t *tale) process(e *told, what string) {
+	p := &check.Process{Name: e.name, Edge: true, What: what}
+	switch what {
+	case check.ProcessStart:
+		p.Boot = e.boot()
+	case check.ProcessReboot, check.ProcessPowerCut:
+		for _, id := range t.order {
+			if a := t.allocs[id]; a.NodeID == e.node && !a.Terminal() {
+				t.task(e, id, check.TaskVanished)
+			}
+		}
+		e.boots++
+		e.booted = t.at
+		e.linked = false
+	default:
+		e.linked = false
+	}
+	t.see(check.Observation{Process: p})
+}
+
+// picture is the fleet at the end.
+func (t *tale) finish() []check.Violation {
+	return t.m.Finish(t.at, check.Picture{})
+}
+
+func (t *tale) only(want check.Invariant) {
+	t.tb.Helper()
+	t.pass(20 * time.Second)
+	found := t.finish()
+	if len(found) == 0 {
+		t.tb.Fatalf("nothing was found, want %s", want)
+	}
+	for _, v := range found {
+		if v.Invariant != want {
+			t.tb.Errorf("want %s alone, found %v\n\t%v", want, v, v.Evidence)
+		}
+	}
+}
+
+func (t *tale) nothing() {
+	t.tb.Helper()
+	t.pass(20 * time.Second)
+	for _, v := range t.finish() {
+		t.tb.Errorf("%v\n\t%v", v, v.Evidence)
+	}
+}
