@@ -63,6 +63,10 @@ type EdgeConfig struct {
 	Meta       map[string]string
 	CPU        int // MHz; 0: 4000
 	MemoryMB   int // 0: 4096
+	// BackoffCap and JournalMaxBytes are the edge's settings. 0: Config's, and the
+	// journal's default.
+	BackoffCap      time.Duration
+	JournalMaxBytes int64
 }
 
 // Cluster is a running fleet.

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -99,7 +100,7 @@ func (e *Edge) config(l *life) edge.Config {
 		Runners: e.runners, Describe: e.describe,
 		ListenPacket: e.listen,
 		ListenLocal:  func(string) (net.Listener, error) { return e.Host.Listen(localPort) },
-		BackoffCap:   e.c.cfg.BackoffCap,
+		BackoffCap:   cmp.Or(e.cfg.BackoffCap, e.c.cfg.BackoffCap), JournalMaxBytes: e.cfg.JournalMaxBytes,
 		BootID:       e.bootID(),
 		Mono:         func() time.Duration { return time.Since(booted) },
 		Now:          e.Clock.Now,
