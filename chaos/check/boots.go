@@ -90,7 +90,8 @@ func (t *boots) excused(s *scene, b back) bool {
 		return true
 	}
 	return s.cloned(b.m.name) || s.weather.since(s.now, b.since-s.limits.Heal, b.m.name, Damages) ||
-		s.weather.since(s.now, b.since, b.m.name, Halts, Chokes, EndsTasks)
+		s.weather.since(s.now, b.since, b.m.name, Chokes, EndsTasks) || s.weather.during(b.m.name, Halts) ||
+		s.weather.beganAfter(b.since, b.m.name, Halts)
 }
 
 func (t *boots) end(*scene, *Picture) {}

@@ -148,6 +148,11 @@ func (w *weather) at(who string, then time.Duration, effects ...Effect) bool {
 	return false
 }
 
+// beganAfter reports whether the last fault with an effect on who began after then.
+func (w *weather) beganAfter(then time.Duration, who string, e Effect) bool {
+	return max(w.begun[who][e], w.begun[everyone][e]) > then
+}
+
 // disturbing are the effects that keep a fleet from settling. A wall clock that is
 // wrong must not.
 var disturbing = []Effect{Severs, Impairs, Halts, Reboots, Damages, Chokes, Rewinds, Clones, EndsTasks}

@@ -1,0 +1,268 @@
+package check_test
+
+import (
+	"fmt"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/fleet"
+)
+
+func onMachines() []planting {
+	stopSoon := &fleet.Disconnect{StopOnClientAfter: ptr(time.Minute)}
+	return []planting{
+		{"a task is stopped while the link is gone", check.AbsenceStopsNothing, nil, func(p *plant) {
+			p.away()
+			p.end(p.e, p.id)
+		}},
+		{"a task is stopped when it is given up, where nobody could tell its edge", check.AbsenceStopsNothing, nil, func(p *plant) {
+			p.away()
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.conclude(p.id, fleet.ClientLost)
+			p.end(p.e, p.id)
+		}},
+		{"a task is stopped that no hub mentions", check.AbsenceStopsNothing, nil, func(p *plant) {
+			p.end(p.e, p.id)
+		}},
+		{"the same, on a machine whose clock was moved", check.TrustedTime, nil, func(p *plant) {
+			p.away()
+			p.fault("clock-jump", []check.Effect{check.MovesTime}, p.e.name)()
+			p.end(p.e, p.id)
+		}},
+		{"a boot does not bring a task back", check.RebootBringsBack, nil, func(p *plant) {
+			p.away()
+			p.process(p.e, check.ProcessPowerCut)
+			p.pass(3 * time.Second)
+			p.process(p.e, check.ProcessStart)
+		}},
+		{"a task is started while it runs", check.Instances, nil, func(p *plant) {
+			p.task(p.e, p.id, check.TaskStarted)
+			p.row(p.e, fleet.Transition{Kind: fleet.TransitionTask, Alloc: p.id, Task: "main", Event: &fleet.TaskEvent{Type: fleet.TaskStarted}})
+			p.send(p.e)
+		}},
+		{"two run of a job that allows one, long after healing", check.Instances, nil, func(p *plant) {
+			second := p.plan(p.job, 1, p.other, "")
+			p.run(p.other, second)
+			p.pass(70 * time.Second)
+		}},
+		{"it stops before stop_on_client_after is over", check.StopDeadline, stopSoon, func(p *plant) {
+			p.away()
+			p.end(p.e, p.id)
+		}},
+		{"it runs on when stop_on_client_after is over", check.StopDeadline, stopSoon, func(p *plant) {
+			p.away()
+			p.process(p.e, check.ProcessKill)
+			p.pass(time.Second)
+			p.process(p.e, check.ProcessStart)
+			p.e.beat = p.at // it thinks that its boot was a beat
+			p.pass(90 * time.Second)
+		}},
+		{"the same, with a clock that was set back", check.TrustedTime, stopSoon, func(p *plant) {
+			p.away()
+			p.fault("clock-jump", []check.Effect{check.MovesTime}, p.e.name)()
+			p.pass(90 * time.Second)
+		}},
+		{"time goes back within a boot", check.TrustedTime, nil, func(p *plant) {
+			p.health(1)
+			p.e.rows[len(p.e.rows)-1].Mono = time.Second
+			p.send(p.e)
+		}},
+		{"an allocation comes back to life", check.LegalHistory, nil, func(p *plant) {
+			p.stop(p.e, p.id)
+			p.status(p.e, p.id, fleet.ClientRunning, fleet.TaskRestarting)
+			p.e.rows[len(p.e.rows)-1].TaskState = nil
+			p.send(p.e)
+		}},
+		{"a running one is pending again, in the same boot", check.LegalHistory, nil, func(p *plant) {
+			p.status(p.e, p.id, fleet.ClientPending, fleet.TaskRestarting)
+			p.send(p.e)
+		}},
+		{"a loss of the link follows a loss", check.LegalHistory, nil, func(p *plant) {
+			heal := p.cut(p.e)
+			p.row(p.e, fleet.Transition{Kind: fleet.TransitionDisconnect})
+			heal()
+		}},
+		{"a boot comes again", check.LegalHistory, nil, func(p *plant) {
+			heal := p.cut(p.e)
+			p.reboot(p.e, p.id)
+			p.e.boots--
+			heal()
+		}},
+	}
+}
+
+func inDecisions() []planting {
+	window := &fleet.Disconnect{LostAfter: ptr(10 * time.Minute)}
+	return []planting{
+		{"one that is away is replaced twice", check.OncePerDisconnect, window, func(p *plant) {
+			p.away()
+			p.plan(p.job, 0, p.other, p.id)
+			p.plan(p.job, 0, p.other, p.id)
+		}},
+		{"a return is settled twice", check.OncePerDisconnect, window, func(p *plant) {
+			p.away()()
+			p.conclude(p.id, fleet.ClientRunning)
+			p.conclude(p.id, fleet.ClientRunning)
+		}},
+		{"an absence is concluded twice", check.OncePerDisconnect, window, func(p *plant) {
+			heal := p.away()
+			p.conclude(p.id, fleet.ClientUnknown)
+			heal()
+			p.conclude(p.id, fleet.ClientRunning)
+		}},
+		{"it is given up before its window is over", check.TrustedTime, window, func(p *plant) {
+			p.away()
+			p.pass(time.Minute)
+			p.conclude(p.id, fleet.ClientLost)
+		}},
+		{"a node is given more than it has", check.NoOvercommit, nil, func(p *plant) {
+			p.spoilHub("hub-1", func(a *check.Applied) { a.Effects.Loads[0].Used.CPU = 1001 })
+			p.change(p.id)
+			p.spoil = nil
+		}},
+		{"a hub shows a node that bears more than it has", check.NoOvercommit, nil, func(p *plant) {
+			p.allocs[p.id].AllocatedResources.CPU = 1001
+			p.look()
+			p.allocs[p.id].AllocatedResources.CPU = 10
+		}},
+		{"one that is back is never settled", check.Settled, window, func(p *plant) {
+			p.away()()
+			p.pass(70 * time.Second)
+		}},
+		{"one runs on of a job that was stopped", check.Settled, nil, func(p *plant) {
+			stopped := *p.job
+			stopped.Stop = true
+			p.see(check.Observation{Job: &stopped})
+			p.pass(70 * time.Second)
+		}},
+		{"an evaluation is pending for ever", check.EvaluationsEnd, nil, func(p *plant) {
+			p.entry("job_register", &check.Effects{Evals: []fleet.Evaluation{{ID: "eval", JobID: "job", Status: fleet.EvalPending}}})
+			p.pass(40 * time.Second)
+		}},
+		{"a delayed one is pending after its time", check.EvaluationsEnd, nil, func(p *plant) {
+			p.entry("plan", &check.Effects{Evals: []fleet.Evaluation{{
+				ID: "eval", JobID: "job", Status: fleet.EvalPending, CreateTime: 1, WaitUntil: time.Unix(20, 0),
+			}}})
+			p.pass(70 * time.Second)
+		}},
+		{"a job is evaluated while a history comes in", check.FinalState, nil, func(p *plant) {
+			p.away()
+			p.open(p.e)
+			b := p.batch(p.e)
+			b.Rows, b.Applied, b.Status = b.Rows[:0], p.e.applied, fleet.NodeInitializing
+			p.entry("alloc_updates", &check.Effects{
+				Batches: []check.Batch{b}, Evals: []fleet.Evaluation{{ID: "eval", JobID: "job", NodeID: p.e.node, TriggeredBy: fleet.TriggerReconnect}},
+			})
+			p.evals = nil
+			p.send(p.e)
+		}},
+		{"a job is evaluated twice for one rejoin", check.FinalState, nil, func(p *plant) {
+			p.entry("alloc_updates", &check.Effects{
+				Batches: []check.Batch{{Node: p.e.node, Epoch: p.e.epoch, Applied: p.e.applied, Status: fleet.NodeReady}},
+				Evals: []fleet.Evaluation{
+					{ID: "eval1", JobID: "job", NodeID: p.e.node, TriggeredBy: fleet.TriggerReconnect},
+					{ID: "eval2", JobID: "job", NodeID: p.e.node, TriggeredBy: fleet.TriggerReconnect},
+				},
+			})
+			p.evals = nil
+		}},
+		{"a job is evaluated for a failure that a later row takes back", check.FinalState, nil, func(p *plant) {
+			p.health(1)
+			b := p.batch(p.e)
+			p.e.applied = b.Applied
+			p.entry("alloc_updates", &check.Effects{
+				Batches:  []check.Batch{b},
+				Recorded: []check.Recorded{{Node: p.e.node, Alloc: p.id, Rows: []fleet.Seq{b.First}}},
+				Evals:    []fleet.Evaluation{{ID: "eval", JobID: "job", NodeID: p.e.node, TriggeredBy: fleet.TriggerRetryFailedAlloc}},
+			})
+			p.evals = nil
+		}},
+	}
+}
+
+func inTheLog() []planting {
+	return []planting{
+		{"a command has another result on one hub", check.SameEverywhere, nil, func(p *plant) {
+			p.spoilHub("hub-3", func(a *check.Applied) { a.Result = "another" })
+			p.entry("evals", nil)
+			p.spoil = nil
+		}},
+		{"a hub's state drifts", check.SameEverywhere, nil, func(p *plant) {
+			p.spoilHub("hub-2", func(a *check.Applied) {
+				if a.State != "" {
+					a.State = "another"
+				}
+			})
+			for range 8 {
+				p.entry("evals", nil)
+			}
+			p.spoil = nil
+		}},
+		{"hubs apply different commands", check.SameEverywhere, nil, func(p *plant) {
+			p.spoilHub("hub-2", func(a *check.Applied) { a.Command = "another" })
+			p.entry("evals", nil)
+			p.spoil = nil
+		}},
+		{"a hub applies an entry twice", check.SameEverywhere, nil, func(p *plant) {
+			p.see(check.Observation{Applied: &check.Applied{Hub: "hub-1", Index: p.index, Term: p.term, Command: fmt.Sprint("c", p.index), Result: fmt.Sprint("r", p.index)}})
+		}},
+		{"an entry that was applied is another one after a crash", check.AcknowledgedSurvives, nil, func(p *plant) {
+			p.see(check.Observation{Process: &check.Process{Name: "hub-1", What: check.ProcessKill}})
+			p.see(check.Observation{Process: &check.Process{Name: "hub-1", What: check.ProcessStart}})
+			p.see(check.Observation{Applied: &check.Applied{Hub: "hub-1", Index: p.index, Term: p.term + 1, Command: "another"}})
+		}},
+		{"a client is told of a registration that no hub applies", check.AcknowledgedSurvives, nil, func(p *plant) {
+			p.see(check.Observation{Operation: &check.Operation{
+				Client: "c", Does: check.OpRegister, Job: "other", Tag: "t", Outcome: check.OutcomeOK, Call: p.at,
+			}})
+		}},
+		{"an edge is told of a row that no hub applies", check.AcknowledgedSurvives, nil, func(p *plant) {
+			p.health(1)
+			p.spoilEdge(func(e *check.Edge) { e.Journal.Acknowledged = e.Journal.Last })
+			p.pass(5 * time.Second)
+			p.send(p.e)
+		}},
+		{"what an edge was told goes back", check.NeverBack, nil, func(p *plant) {
+			p.spoilEdge(func(e *check.Edge) { e.Journal.Acknowledged-- })
+		}},
+		{"a read does not see what was written before", check.Linearizable, nil, func(p *plant) {
+			p.entry("job_register", &check.Effects{Jobs: []check.JobChange{{Job: "key", Tag: "1"}}})
+			for i, o := range []check.Operation{
+				{Does: check.OpRegister, Tag: "1", Outcome: check.OutcomeOK},
+				{Does: check.OpRead, Outcome: check.OutcomeNotFound},
+			} {
+				o.Client, o.Job, o.Call = fmt.Sprint(i), "key", p.at
+				p.at += time.Second
+				p.see(check.Observation{Operation: &o})
+				p.at += time.Second
+			}
+		}},
+		{"edges come back in step", check.Jitter, nil, func(p *plant) {
+			names := p.fleetOf(6)
+			end := p.fault("cut", []check.Effect{check.Severs}, names...)
+			for pause := time.Second; pause < 40*time.Second; pause *= 2 {
+				for _, name := range names {
+					p.see(check.Observation{Dial: &check.Dial{Edge: name}})
+				}
+				p.at += pause
+			}
+			end()
+		}},
+		{"sockets leak", check.NoLeak, nil, func(p *plant) {
+			for i := range 40 {
+				p.see(check.Observation{Usage: &check.Usage{Who: "edge-1", Quiet: true, Files: 10 + 2*i, Goroutines: 30}})
+				p.pass(time.Second)
+			}
+		}},
+	}
+}
+
+// fleetOf adds edges that only ever dial.
+func (p *plant) fleetOf(n int) []string {
+	var names []string
+	for i := range n {
+		names = append(names, fmt.Sprintf("far-%d", i))
+		p.see(check.Observation{Process: &check.Process{Name: names[i], Edge: true, What: check.ProcessStart}})
+	}
+	return names
+}
