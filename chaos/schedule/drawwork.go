@@ -185,7 +185,12 @@ func (d *drawer) steps() []Step {
 	}
 	var times []time.Duration
 	for range min(int(d.s.Length/stepEvery), MaxSteps) {
-		if at := d.moment(0, d.s.Length); !d.forgotten(at) {
+		at := d.moment(0, d.s.Length)
+		if len(d.s.Faults) > 0 && d.chance(50) { // while something is broken
+			f := pick(d.rng, d.s.Faults...)
+			at = d.moment(f.At, f.End(d.s.Length))
+		}
+		if !d.forgotten(at) {
 			times = append(times, at)
 		}
 	}

@@ -13,13 +13,16 @@ const (
 	ExpectJob       Subject = "job"       // Count allocations of Job have the client status State
 	ExpectAlloc     Subject = "alloc"     // the allocation Name (JOB.GROUP[INDEX]) is as State says
 	ExpectNode      Subject = "node"      // node Name has the status State
-	ExpectEdge      Subject = "edge"      // edge Name itself says that Count tasks run (of Job, where given)
+	ExpectEdge      Subject = "edge"      // on the machine of edge Name run Count tasks (of Job, where given)
 	ExpectReplaced  Subject = "replaced"  // Count replacements were made (for Job, where given)
 	ExpectRestarted Subject = "restarted" // Count times a task that had run was started again (of Job, where given)
 	ExpectRefused   Subject = "refused"   // a session or message was refused with the code State
 	ExpectQuiet     Subject = "quiet"     // all is settled within Within after the last fault
 	ExpectVoid      Subject = "void"      // never: every fault has really hit
 )
+
+// Of client statuses that are no end (pending, running, unknown) an allocation counts
+// only if the hubs still want it; of the others all on record do.
 
 // States of an allocation that an expectation can name, beside the client statuses.
 const (

@@ -17,9 +17,9 @@ type Look struct {
 	Hubs   bool
 	Nodes  map[string]fleet.NodeStatus
 	Allocs []fleet.Alloc
-	// Tasks are those that run on each edge's machine, counted by job. An edge that is
-	// absent could not be asked; one that is off runs none.
-	Tasks map[string]map[fleet.JobID]int
+	// Tasks are those that run on each edge's machine: the allocation of each. An edge
+	// that is absent could not be asked; one that is off runs none.
+	Tasks map[string][]fleet.AllocID
 }
 
 // Judge holds what is seen of a run against what is expected of it. It is told of
@@ -28,12 +28,23 @@ type Judge struct {
 	s      Schedule
 	status []standing // of each expectation
 
-	firsts   map[string]fleet.AllocID      // the one that ran first under each name
-	versions map[fleet.AllocID]uint64      // of its job, of every allocation
-	followed map[fleet.AllocID]fleet.JobID // replacements
-	starts   map[string]int                // by allocation and task
-	again    map[fleet.JobID]int           // starts that were not the first
-	refused  map[fleet.Code]time.Duration  // when first
+	firsts       map[string]fleet.AllocID // the one that ran first under each name
+	allocs       map[fleet.AllocID]record // all that there ever were
+	replacements map[fleet.AllocID]bool   // of one of the same version
+	starts       map[started]int
+	again        map[fleet.AllocID]int        // starts of its tasks that were not their first
+	refused      map[fleet.Code]time.Duration // when first
+}
+
+// record is what is remembered of an allocation.
+type record struct {
+	job     fleet.JobID
+	version uint64
+}
+
+type started struct {
+	alloc fleet.AllocID
+	task  string
 }
 
 // standing is how an expectation stands.
@@ -63,16 +74,16 @@ type Verdict struct {
 func NewJudge(s Schedule) *Judge {
 	return &Judge{
 		s: s, status: make([]standing, len(s.Expect)),
-		firsts: map[string]fleet.AllocID{}, versions: map[fleet.AllocID]uint64{}, followed: map[fleet.AllocID]fleet.JobID{},
-		starts: map[string]int{}, again: map[fleet.JobID]int{}, refused: map[fleet.Code]time.Duration{},
+		firsts: map[string]fleet.AllocID{}, allocs: map[fleet.AllocID]record{}, replacements: map[fleet.AllocID]bool{},
+		starts: map[started]int{}, again: map[fleet.AllocID]int{}, refused: map[fleet.Code]time.Duration{},
 	}
 }
 
 // Started tells that a task was started.
-func (j *Judge) Started(job fleet.JobID, alloc fleet.AllocID, task string) {
-	key := string(alloc) + "/" + task
+func (j *Judge) Started(alloc fleet.AllocID, task string) {
+	key := started{alloc, task}
 	if j.starts[key]++; j.starts[key] > 1 {
-		j.again[job]++
+		j.again[alloc]++
 	}
 }
 
@@ -125,17 +136,19 @@ func (j *Judge) remember(l Look) {
 		if _, known := j.firsts[a.Name]; !known && a.ClientStatus == fleet.ClientRunning {
 			j.firsts[a.Name] = a.ID
 		}
-		j.versions[a.ID] = max(j.versions[a.ID], a.JobVersion)
+		j.allocs[a.ID] = record{a.JobID, max(j.allocs[a.ID].version, a.JobVersion)}
 	}
 	for _, a := range l.Allocs {
-		if _, counted := j.followed[a.ID]; counted || a.PreviousAllocation == "" {
-			continue
-		}
 		// One of a newer version took its place for being that.
-		if before, known := j.versions[a.PreviousAllocation]; known && before == a.JobVersion {
-			j.followed[a.ID] = a.JobID
+		if before, known := j.allocs[a.PreviousAllocation]; known && before.version == a.JobVersion {
+			j.replacements[a.ID] = true
 		}
 	}
+}
+
+// of reports whether an allocation is of the job that the expectation names, if any.
+func (j *Judge) of(e Expectation, alloc fleet.AllocID) bool {
+	return e.Job == "" || j.allocs[alloc].job == e.Job
 }
 
 // holds reports whether the expectation holds at this look, what is there instead, and
@@ -154,24 +167,24 @@ func (j *Judge) holds(e Expectation, l Look) (holds bool, what string, known boo
 	case ExpectEdge:
 		tasks, there := l.Tasks[e.Name]
 		n := 0
-		for job, running := range tasks {
-			if e.Job == "" || e.Job == job {
-				n += running
+		for _, alloc := range tasks {
+			if j.of(e, alloc) {
+				n++
 			}
 		}
 		return e.compare(n), fmt.Sprintf("%s runs %d", e.Name, n), there
 	case ExpectReplaced:
 		n := 0
-		for _, job := range j.followed {
-			if e.Job == "" || e.Job == job {
+		for alloc := range j.replacements {
+			if j.of(e, alloc) {
 				n++
 			}
 		}
 		return e.compare(n), fmt.Sprintf("%d were replaced", n), true
 	case ExpectRestarted:
 		n := 0
-		for job, again := range j.again {
-			if e.Job == "" || e.Job == job {
+		for alloc, again := range j.again {
+			if j.of(e, alloc) {
 				n += again
 			}
 		}

@@ -20,12 +20,12 @@ func storyOf(j *schedule.Judge) {
 		}
 	}
 	for _, start := range []string{"a0", "a1", "a2", "b0", "b1", "c2", "a0", "a0"} {
-		j.Started("shop", fleet.AllocID(start), "main")
+		j.Started(fleet.AllocID(start), "main")
 	}
 	for at := time.Duration(0); at <= 12*time.Minute; at += 30 * time.Second {
 		l := schedule.Look{
 			At: at, Hubs: at != time.Minute, Nodes: map[string]fleet.NodeStatus{"edge-1": "ready", "edge-2": "ready"},
-			Tasks: map[string]map[fleet.JobID]int{"edge-1": {"shop": 1, "other": 1}, "edge-2": {}},
+			Tasks: map[string][]fleet.AllocID{"edge-1": {"a0", "z9"}, "edge-2": {}},
 		}
 		a0, b0 := alloc("a0", "shop.main[0]", "running", "run", "", 0), alloc("b0", "shop.main[0]", "running", "run", "a0", 0)
 		a1, b1 := alloc("a1", "shop.main[1]", "failed", "stop", "", 0), alloc("b1", "shop.main[1]", "running", "run", "a1", 0)

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -23,13 +22,11 @@ const (
 	maxDiagnostics = 100
 )
 
-// defaultSettle is how long runs settle where nothing is said.
-const defaultSettle = 2 * time.Minute
 
 // Parse reads a scenario. The file's name is for messages. The error is Diagnostics:
 // all that is wrong, by line and column, with what to do about it.
 func Parse(file string, src []byte) (Schedule, error) {
-	p := &parser{file: file, s: Schedule{Settle: defaultSettle}, places: map[Part][]token{}, seen: map[string]token{}}
+	p := &parser{file: file, s: Schedule{Settle: DefaultSettle}, places: map[Part][]token{}, seen: map[string]token{}}
 	if len(src) > MaxText {
 		p.report(token{}, fmt.Sprintf("%d bytes: at most %d", len(src), MaxText), "")
 		return Schedule{}, p.failure()

@@ -12,7 +12,7 @@ type Schedule struct {
 	Comment  string // the text's first lines, without their #; says why it is there
 	Seed     uint64 // of what an executor draws by itself: latencies, phases, ids
 	Length   time.Duration
-	Settle   time.Duration // after it, without faults, until all has to be quiet
+	Settle   time.Duration // how long after it, without faults, until all has to be quiet
 	Topology Topology
 	Jobs     []Job
 	// Operations is how many registrations and reads a minute are made beside the
@@ -22,6 +22,10 @@ type Schedule struct {
 	Faults     []Fault
 	Expect     []Expectation
 }
+
+// DefaultSettle is how long a run may take to settle where nothing is said. It is over
+// as soon as it has.
+const DefaultSettle = 5 * time.Minute
 
 // Topology is what the fleet consists of.
 type Topology struct {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"skerry/fleet"
 )
@@ -107,7 +108,18 @@ func (e Expectation) checkWhen(ps *Problems, i int, s Schedule) {
 	switch {
 	case e.Subject == ExpectQuiet && e.Within == 0:
 		ps.hint(PartExpect, i, "expect quiet within 60s", "quiet within what time?")
+	case e.Subject == ExpectQuiet && e.Within > last-s.calm():
+		ps.add(PartExpect, i, "the run is over %s after its last fault", formatDuration(last-s.calm()))
 	case e.Subject == ExpectVoid && e.When != Never:
 		ps.hint(PartExpect, i, "expect void never", "void is expected never")
 	}
+}
+
+// calm is when the last fault is over.
+func (s Schedule) calm() time.Duration {
+	end := time.Duration(0)
+	for _, f := range s.Faults {
+		end = max(end, min(s.Length, f.End(s.Length)))
+	}
+	return end
 }
