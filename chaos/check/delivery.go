@@ -102,7 +102,8 @@ func (t *delivery) look(s *scene, e *Edge) {
 	if e.NodeID != "" {
 		f.node = e.NodeID
 	}
-	if e.Journal != nil && e.Journal.Lost != "" { // its rows get other numbers when a hub has been told
+	if s.weather.during(e.Name, Damages) || e.Journal != nil && e.Journal.Lost != "" {
+		// Its rows get other numbers when a hub has been told.
 		clear(f.rows)
 		f.last, f.connected = 0, -1
 		return
