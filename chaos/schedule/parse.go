@@ -22,7 +22,6 @@ const (
 	maxDiagnostics = 100
 )
 
-
 // Parse reads a scenario. The file's name is for messages. The error is Diagnostics:
 // all that is wrong, by line and column, with what to do about it.
 func Parse(file string, src []byte) (Schedule, error) {
