@@ -14,13 +14,13 @@ import (
 	"skerry/chaos/proc"
 )
 
-// programs builds skerry and skerry-edge once for all tests.
+// programs builds the three programs once for all tests.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "skerry-bin-")
 	if err != nil {
 		return "", err
 	}
-	for _, p := range []string{"skerry", "skerry-edge"} {
+	for _, p := range []string{"skerry", "skerry-edge", "skerry-chaos"} {
 		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, p), "skerry/cmd/"+p)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		cmd.Stderr = os.Stderr

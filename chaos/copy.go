@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -58,7 +59,7 @@ func copyFile(from, to string, mode fs.FileMode) error {
 // disk may be mounted there.
 func replaceData(copied, dir string) error {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("replace %s: %w", filepath.Base(dir), err)
 	}
 	for _, e := range entries {

@@ -53,15 +53,13 @@ type storm struct {
 	clones int
 	judged int
 
-	mu       sync.Mutex
-	numbers  int                      // guarded by mu, as all below: of faults
-	played   map[schedule.Kind]int    // faults that began
-	hits     map[schedule.Kind]uint64 // what they really did
-	down     map[string]int           // faults under which a member may be down
-	rewound  bool                     // hubs were put back since the last quiet time
-	settled  []time.Duration
-	died     []string // members that ended though nobody ended them
-	lastSeen map[string]bool
+	mu      sync.Mutex
+	numbers int                      // guarded by mu, as all below: of faults
+	played  map[schedule.Kind]int    // faults that began
+	hits    map[schedule.Kind]uint64 // what they really did
+	down    map[string]int           // faults under which a member may be down
+	rewound bool                     // hubs were put back since the last quiet time
+	settled []time.Duration
 }
 
 // Sizes of disks. Images take only what is written.

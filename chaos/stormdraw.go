@@ -18,7 +18,7 @@ const (
 	squeeze = 4
 	// faultsPerChapter is how many are drawn for a chapter of full length, and
 	// kindsPerChapter of how many kinds.
-	faultsPerChapter = 16
+	faultsPerChapter = 26
 	kindsPerChapter  = 14
 	// shortestJump is by how much a clock jumps at least: less is not told from the
 	// age of what is journaled.

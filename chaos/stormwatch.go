@@ -13,6 +13,7 @@ import (
 	"skerry/chaos/cluster"
 	"skerry/chaos/history"
 	"skerry/chaos/observe"
+	"skerry/chaos/report"
 	"skerry/fleet"
 )
 
@@ -58,7 +59,13 @@ func newWatch(s *storm) (*watch, error) {
 	return w, err
 }
 
-func (w *watch) path() string { return filepath.Join(w.s.Report, "history.json.gz") }
+// What a storm leaves in the folder of its report.
+const (
+	historyFile = "history.jsonl.gz"
+	reportFile  = "report.html"
+)
+
+func (w *watch) path() string { return filepath.Join(w.s.Report, historyFile) }
 
 func (w *watch) now() time.Duration { return time.Since(w.s.began) }
 
@@ -80,7 +87,7 @@ func (w *watch) begin(ctx context.Context) (end func()) {
 	}
 	for _, e := range w.s.fleet.Edges {
 		over.Go(func() {
-			var seen fleet.Seq
+			var seen journalSeen
 			for pause(ctx, lookEvery) == nil {
 				seen = w.edge(ctx, e, seen)
 			}
@@ -107,7 +114,7 @@ func glance(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 	if err != nil {
 		return seen, err
 	}
-	seen.Index = s.Index
+	seen.Index, seen.Leads = s.Index, string(s.Leader) == h.Name
 	for _, line := range s.Nodes {
 		n, err := h.Node(ctx, line.ID)
 		if err != nil {
@@ -118,35 +125,55 @@ func glance(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 	if seen.Allocs, err = h.Allocs(ctx); err != nil {
 		return seen, err
 	}
-	seen.Evals, err = h.Evals(ctx)
+	if seen.Evals, err = h.Evals(ctx); err != nil {
+		return seen, err
+	}
+	// Answers of different moments are no state that the hub ever had.
+	if s, err = h.Fleet(ctx); err == nil && s.Index != seen.Index {
+		err = fmt.Errorf("look at %s: it moved on meanwhile", h.Name)
+	}
 	return seen, err
 }
 
-// edge tells what is new at an edge, and how far its journal was seen.
-func (w *watch) edge(ctx context.Context, e *cluster.Edge, seen fleet.Seq) fleet.Seq {
+// journalSeen is how far an edge's journal was seen.
+type journalSeen struct {
+	last    fleet.Seq
+	damages int
+}
+
+// edge tells what is new at an edge since the last look.
+func (w *watch) edge(ctx context.Context, e *cluster.Edge, before journalSeen) journalSeen {
 	if !e.Running() {
-		return seen
+		return before
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()
 	st, err := e.Local().Status(ctx)
 	if err != nil {
-		return seen
+		return before
+	}
+	now := journalSeen{st.Journal.Last, len(st.Journal.Quarantined)}
+	if st.Journal.Last < before.last || now.damages != before.damages {
+		before.last = 0 // there may be new rows under old numbers
+	}
+	if st.Journal.Lost != "" { // numbers are told to nobody until a hub has said where to go on
+		w.observe(check.Observation{Edge: observe.Edge(e.Name, st.NodeID, st.Link, st.Journal, nil)})
+		return journalSeen{}
 	}
 	var rows []fleet.Transition
-	if st.Journal.Last != seen {
+	if now.last != before.last {
 		if rows, err = e.Local().History(ctx, ""); err != nil {
-			return seen
+			return before
 		}
 	}
 	fresh := rows[:0]
 	for _, r := range rows {
-		if r.Seq > seen {
+		if r.Seq > before.last && r.Seq <= now.last { // newer ones come with the next look
 			fresh = append(fresh, r)
 		}
 	}
 	w.observe(check.Observation{Edge: observe.Edge(e.Name, st.NodeID, st.Link, st.Journal, fresh)})
-	return max(seen, st.Journal.Last)
+	return now
 }
 
 // observe has something judged and written down.
@@ -248,7 +275,26 @@ func (w *watch) end(verdict error) error {
 		e.Reasons, e.Kept = []string{verdict.Error()}, []string{w.s.Dir}
 	}
 	w.write(history.Record{Observation: at, End: &e})
-	return errors.Join(verdict, w.lost, w.out.Close())
+	if err := errors.Join(w.lost, w.out.Close()); err != nil {
+		return errors.Join(verdict, err)
+	}
+	return errors.Join(verdict, w.report())
+}
+
+// report draws the history that was closed.
+func (w *watch) report() (err error) {
+	r, err := history.Open(w.path())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	out, err := os.Create(filepath.Join(w.s.Report, reportFile))
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	w.s.say("report: %s", out.Name())
+	return report.WriteRun(out, r, report.Beside{History: historyFile})
 }
 
 func outcomeOf(verdict error) history.Outcome {

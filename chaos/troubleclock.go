@@ -18,7 +18,7 @@ var clockKinds = []realKind{
 	{kind: schedule.Clock1970, needs: needs{clocks: true}, effects: []check.Effect{check.MovesTime, check.Halts, check.Reboots}, edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
 		return &jumped{
 			s: s, edge: e,
-			by: func() time.Duration { return time.Unix(30, 0).Sub(time.Now()) },
+			by: func() time.Duration { return time.Until(time.Unix(30, 0)) },
 			boot: &halted{
 				s: s, name: e.Name, what: "booted",
 				how: func() error {

@@ -104,7 +104,7 @@ func (t *cloned) start(ctx context.Context) (err error) {
 	t.s.expectDown(t.first.Name)
 	t.first.Kill()
 	t.s.processEnded(t.first.Name, true, check.ProcessKill)
-	err = copyData(t.first.Dir, t.second.Dir)
+	err = replaceData(t.first.Dir, t.second.Dir) // a disk of its own is there already
 	err = errors.Join(err, t.s.startEdge(t.first))
 	t.s.expectUp(t.first.Name)
 	if err != nil {
