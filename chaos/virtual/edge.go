@@ -101,9 +101,9 @@ func (e *Edge) config(l *life) edge.Config {
 		ListenPacket: e.listen,
 		ListenLocal:  func(string) (net.Listener, error) { return e.Host.Listen(localPort) },
 		BackoffCap:   cmp.Or(e.cfg.BackoffCap, e.c.cfg.BackoffCap), JournalMaxBytes: e.cfg.JournalMaxBytes,
-		BootID:       e.bootID(),
-		Mono:         func() time.Duration { return time.Since(booted) },
-		Now:          e.Clock.Now,
+		BootID: e.bootID(),
+		Mono:   func() time.Duration { return time.Since(booted) },
+		Now:    e.Clock.Now,
 		Step: func(label string) error {
 			err := e.Disk.step(label, l)
 			if err == nil && label == journal.StepAfterCommit {

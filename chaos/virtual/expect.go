@@ -13,11 +13,12 @@ import (
 
 // expectations hold a run against what its scenario expects.
 type expectations struct {
-	mu    sync.Mutex
-	judge *schedule.Judge
-	calm  time.Duration // when the last fault was over
-	quiet time.Duration // after that all was settled; -1: never
-	void  []string      // faults that never hit
+	mu      sync.Mutex
+	judge   *schedule.Judge
+	inForce int           // faults
+	calm    time.Duration // when the last fault was over
+	quiet   time.Duration // after that all was settled; -1: never
+	void    []string      // faults that never hit
 }
 
 func newExpectations(s schedule.Schedule) *expectations {
@@ -30,10 +31,26 @@ func (x *expectations) tell(f func(j *schedule.Judge)) {
 	f(x.judge)
 }
 
+// begin notes that a fault is in force.
+func (x *expectations) begin() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.inForce++
+	x.quiet = -1
+}
+
+// waits reports whether the fleet is watched for becoming quiet.
+func (x *expectations) waits() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.inForce == 0 && x.quiet < 0
+}
+
 // over notes that a fault is over, and whether it hit.
 func (x *expectations) over(f schedule.Fault, at time.Duration, hits uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.inForce--
 	x.calm = max(x.calm, at)
 	if hits == 0 {
 		x.void = append(x.void, f.String())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"skerry/chaos/check"
 	"skerry/chaos/fabric"
@@ -71,28 +72,34 @@ func ofNetwork(faults ...*fabric.Fault) wound {
 	}
 }
 
+// traced is the wound of a fault of the network that has nothing to heal, and whose
+// effect comes with the next packets.
+func traced(f *fabric.Fault) wound { return wound{hits: func() uint64 { return uint64(f.Hits()) }} }
+
 // once is the wound of what is done at its beginning, and has hit if n is not 0.
 func once(n int) wound { return wound{hits: func() uint64 { return uint64(n) }} }
 
 // together is the wound of several.
 func together(ws []wound) wound {
-	return wound{
-		heal: func(ctx context.Context) error {
-			var errs []error
-			for _, w := range ws {
-				if w.heal != nil {
-					errs = append(errs, w.heal(ctx))
-				}
-			}
-			return errors.Join(errs...)
-		},
-		hits: func() (n uint64) {
-			for _, w := range ws {
-				n += w.hits()
-			}
-			return n
-		},
+	all := wound{hits: func() (n uint64) {
+		for _, w := range ws {
+			n += w.hits()
+		}
+		return n
+	}}
+	if !slices.ContainsFunc(ws, func(w wound) bool { return w.heal != nil }) {
+		return all
 	}
+	all.heal = func(ctx context.Context) error {
+		var errs []error
+		for _, w := range ws {
+			if w.heal != nil {
+				errs = append(errs, w.heal(ctx))
+			}
+		}
+		return errors.Join(errs...)
+	}
+	return all
 }
 
 // onEdges inflicts something on each edge that the fault names.

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"skerry/chaos/check"
 	"skerry/chaos/schedule"
+	"skerry/fleet"
 )
 
 // hubInjuries are what happens to hubs.
@@ -119,6 +122,7 @@ func restore(ctx context.Context, r *run, f schedule.Fault) (wound, error) {
 	if err := errors.Join(errs...); err != nil {
 		return wound{}, err
 	}
+	r.remember(f)
 	back := 0
 	for _, h := range r.c.Hubs {
 		if err := replaceDir(r.copyDir(f, h), h.Dir); err != nil {
@@ -142,7 +146,26 @@ func (r *run) keepCopy(f schedule.Fault) error {
 			return fmt.Errorf("copy the data of %s: %w", h.Name, err)
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.copied[f.At] = maps.Clone(r.wanted)
 	return nil
+}
+
+// remember makes wanted what the copy knows: the rest is forgotten, and nobody registers
+// it again.
+func (r *run) remember(f schedule.Fault) {
+	r.mu.Lock()
+	known := maps.Clone(r.copied[f.At])
+	r.wanted = known
+	r.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(known)) {
+		job := known[id]
+		if job == nil {
+			job = &fleet.Job{ID: id, Stop: true}
+		}
+		r.see(check.Observation{Job: job})
+	}
 }
 
 func (r *run) copyDir(f schedule.Fault, h *Hub) string {

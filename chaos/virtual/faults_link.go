@@ -72,12 +72,12 @@ func flap(ctx context.Context, r *run, f schedule.Fault) (wound, error) {
 }
 
 func rebind(_ context.Context, _ *run, e *Edge, _ schedule.Fault) (wound, error) {
-	return ofNetwork(e.Host.Rebind()), nil
+	return traced(e.Host.Rebind()), nil
 }
 
 func move(_ context.Context, r *run, e *Edge, _ schedule.Fault) (wound, error) {
 	n := r.moves.Add(1)
-	return ofNetwork(e.Host.Move(fmt.Sprintf("10.2.%d.%d", n/250, n%250+1))), nil
+	return traced(e.Host.Move(fmt.Sprintf("198.19.%d.%d", n/250, n%250+1))), nil
 }
 
 var profiles = map[schedule.Profile]fabric.Profile{

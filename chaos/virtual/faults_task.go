@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"errors"
+	"os"
 	"sync/atomic"
 
 	"skerry/chaos/check"
@@ -98,6 +99,10 @@ func (d *driver) Fingerprint(ctx context.Context) fleet.DriverInfo {
 
 func (d *driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Handle, error) {
 	if err := d.alive(); err != nil {
+		return drivers.Handle{}, drivers.Recoverable(err)
+	}
+	// As other drivers do: an agent whose journal is gone finds its attempts by these.
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return drivers.Handle{}, drivers.Recoverable(err)
 	}
 	return d.Driver.Start(ctx, cfg)

@@ -32,6 +32,9 @@ func (r *run) watch(ctx context.Context) {
 	for n := 0; pause(ctx, lookEvery); n++ {
 		r.lookAtHub(r.c.Hubs[n%len(r.c.Hubs)])
 		r.look()
+		if r.expect.waits() && r.unrest() == "" {
+			r.expect.settled(r.elapsed())
+		}
 		for _, e := range r.c.Edges {
 			r.lookAtEdge(ctx, e, n%rowsEvery == 0)
 		}
@@ -219,12 +222,26 @@ func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
 	r.mu.Lock()
 	seen.Before = slices.Clone(r.rows[e.Name])
 	r.mu.Unlock()
+	orphans := r.orphans(seen.NodeID)
 	for _, id := range e.world.Running() {
-		if t, ok := taskOf(id); ok {
+		if t, ok := taskOf(id); ok && !slices.Contains(orphans, t.Alloc) {
 			seen.Processes[check.TaskKey(t)]++
 		}
 	}
 	return seen
+}
+
+// orphans are allocations of the edge that a cluster which was put back does not know:
+// they run on, and are shown.
+func (r *run) orphans(node fleet.NodeID) []fleet.AllocID {
+	for _, h := range r.c.Hubs {
+		if d := h.daemon(); d != nil {
+			if n, ok := d.State().View().Node(node); ok {
+				return n.Orphans
+			}
+		}
+	}
+	return nil
 }
 
 // wantedCounts is how many allocations of each service shall run.

@@ -67,16 +67,29 @@ type run struct {
 	looked map[string]looked             // what was seen of each member last
 	rows   map[string][]fleet.Transition // what the edges' journals were seen to hold
 	wanted map[fleet.JobID]*fleet.Job    // as it was acknowledged last; nil: purged
-	faults int                           // that began
-	broke  []string                      // what the harness could not do
+	// copied is what was wanted when the copy for a restore was made, by its time.
+	copied map[time.Duration]map[fleet.JobID]*fleet.Job
+	broke  []string // what the harness could not do
 }
 
 // Run plays the schedule. It must be called inside a bubble, and returns when all of the
 // cluster is gone. wall is the time outside of it. An error is the harness's own.
 func (p Play) Run(ctx context.Context, wall func() time.Duration) (Outcome, error) {
+	r, err := p.begin(wall)
+	if err != nil {
+		return Outcome{}, err
+	}
+	began := wall()
+	err = r.play(ctx)
+	return r.outcome(wall()-began, err), errors.Join(err, r.hist.Flush())
+}
+
+// begin opens the record of a run, at the epoch.
+func (p Play) begin(wall func() time.Duration) (*run, error) {
 	r := &run{
 		Play: p, s: p.Schedule, monitor: check.NewMonitor(p.Limits), expect: newExpectations(p.Schedule), wall: wall,
 		looked: map[string]looked{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
+		copied: map[time.Duration]map[fleet.JobID]*fleet.Job{},
 	}
 	to := p.History
 	if to == nil {
@@ -84,16 +97,12 @@ func (p Play) Run(ctx context.Context, wall func() time.Duration) (Outcome, erro
 	}
 	time.Sleep(time.Until(epoch))
 	var err error
-	if r.hist, err = history.NewWriter(to, history.Header{
+	r.hist, err = history.NewWriter(to, history.Header{
 		Name: p.Name, Seed: r.s.Seed, Clock: history.Virtual, Start: time.Now(), Repeat: p.Repeat,
 		Versions: map[string]string{"go": runtime.Version()},
 		Hubs:     r.s.Topology.Hubs, Edges: edgeNames(r.s.Topology), Schedule: r.s.String(), Limits: p.Limits,
-	}); err != nil {
-		return Outcome{}, err
-	}
-	began := wall()
-	err = r.play(ctx)
-	return r.outcome(wall()-began, err), errors.Join(err, r.hist.Flush())
+	})
+	return r, err
 }
 
 func edgeNames(t schedule.Topology) []string {
@@ -163,6 +172,7 @@ func (r *run) fault(ctx context.Context, id int, f schedule.Fault) error {
 	}
 	seen := check.Fault{ID: id, Kind: string(f.Kind), Detail: f.Detail(), Targets: r.targets(f), Effects: injuries[f.Kind].effects}
 	r.see(check.Observation{Fault: &seen})
+	r.expect.begin()
 	w, err := r.inflict(ctx, f)
 	if err == nil {
 		pause(ctx, f.For)
