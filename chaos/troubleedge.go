@@ -24,6 +24,9 @@ var edgeKinds = []realKind{
 			again: func() error { return s.startEdge(e) },
 		}
 	}},
+	{kind: schedule.EdgePause, effects: []check.Effect{check.Halts}, edge: func(_ *storm, _ schedule.Fault, e *cluster.Edge) trouble {
+		return &paused{name: e.Name, who: e}
+	}},
 	{kind: schedule.EdgeReboot, effects: []check.Effect{check.Halts, check.Reboots}, edge: func(s *storm, _ schedule.Fault, e *cluster.Edge) trouble {
 		return &halted{
 			s: s, name: e.Name, what: "shut down and booted",

@@ -25,6 +25,7 @@ const (
 	Restore     Kind = "restore"       // all hubs are put back to an older copy of their data
 
 	EdgeKill    Kind = "edge-kill"    // an agent, with SIGKILL; tasks live on
+	EdgePause   Kind = "edge-pause"   // an agent stands still (SIGSTOP) and goes on
 	EdgeReboot  Kind = "edge-reboot"  // a machine goes down in good order and boots
 	PowerCut    Kind = "power-cut"    // a machine loses power: what was not synced is gone
 	TornPage    Kind = "torn-page"    // as PowerCut, and a page of the journal is half written

@@ -86,6 +86,11 @@ var table = []Info{
 		Doc: "SIGKILL of the agent; its tasks live on; started again when the time is over",
 	},
 	{
+		Kind: EdgePause, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: time.Hour, Clock: Real,
+		Takes: []Claim{ClaimAgent}, After: recovery, Drawn: Span{2 * time.Second, 3 * time.Minute}, Weight: 3,
+		Doc: "the agent stands still (SIGSTOP) and goes on as if nothing had been; its tasks run",
+	},
+	{
 		Kind: EdgeReboot, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Both,
 		Takes: []Claim{ClaimAgent}, After: recovery, Drawn: Span{5 * time.Second, 10 * time.Minute}, Weight: 4,
 		Doc: "the machine goes down in good order, with its tasks, and boots when the time is over",
