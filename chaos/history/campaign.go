@@ -27,6 +27,8 @@ type Campaign struct {
 	Wall     time.Duration // from its start to its end
 	// Expected are the kinds of faults that it shall hit, of all the program knows.
 	Expected []string
+	// Branches are what it shall come to, of all that the checkers know.
+	Branches []string
 	Runs     []Run
 }
 
@@ -65,6 +67,9 @@ func (c Campaign) Totals() Totals {
 	faults, violations, sometimes := map[string]FaultTotal{}, map[check.Invariant]uint64{}, map[string]SometimesTotal{}
 	for _, kind := range c.Expected {
 		faults[kind] = FaultTotal{FaultCount: FaultCount{Fault: kind}}
+	}
+	for _, name := range c.Branches {
+		sometimes[name] = SometimesTotal{Name: name}
 	}
 	for _, r := range c.Runs {
 		t.Outcomes[r.Outcome]++

@@ -71,7 +71,7 @@ func TestTotals(t *testing.T) {
 	void := hour
 	void.Outcome, void.Clock, void.Sometimes = history.Void, history.Real, nil
 	c := campaign(hour, void)
-	c.Expected = []string{"cut", "clone", "restore"}
+	c.Expected, c.Branches = []string{"cut", "clone", "restore"}, []string{"replaced", "settled"}
 	got := c.Totals()
 	want := history.Totals{
 		Histories: 2, Outcomes: map[history.Outcome]int{history.Pass: 1, history.Void: 1},
@@ -81,12 +81,12 @@ func TestTotals(t *testing.T) {
 			{FaultCount: history.FaultCount{Fault: "cut", Times: 4, Hits: 18}, Runs: 2},
 			{FaultCount: history.FaultCount{Fault: "restore"}},
 		},
-		Sometimes: []history.SometimesTotal{{Name: "orphan"}, {Name: "replaced", Count: 2, Runs: 1}},
+		Sometimes: []history.SometimesTotal{{Name: "orphan"}, {Name: "replaced", Count: 2, Runs: 1}, {Name: "settled"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	short := []string{"fault clone never hit", "fault restore never hit", "never reached: orphan"}
+	short := []string{"fault clone never hit", "fault restore never hit", "never reached: orphan", "never reached: settled"}
 	if got := c.Shortcomings(); !slices.Equal(got, short) {
 		t.Errorf("got %q, want %q", got, short)
 	}

@@ -61,15 +61,27 @@ const (
 
 func (o Outcome) known() bool { return o == Pass || o == Violated || o == Void || o == Broken }
 
+// observed reports whether the record is an observation.
+func (r *Record) observed() bool {
+	return count(
+		r.Applied != nil, r.Hub != nil, r.Edge != nil, r.Process != nil, r.Task != nil, r.Job != nil, r.Refused != nil,
+		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil,
+	) == 1
+}
+
 // kinds is how many of the record's pointers are set.
 func (r *Record) kinds() int {
-	n := 0
-	for _, set := range []bool{
+	return count(
 		r.Applied != nil, r.Hub != nil, r.Edge != nil, r.Process != nil, r.Task != nil, r.Job != nil, r.Refused != nil,
 		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil,
 		r.Picture != nil, r.Violation != nil, r.Verdict != nil, r.Sometimes != nil, r.Note != nil, r.End != nil,
-	} {
-		if set {
+	)
+}
+
+func count(set ...bool) int {
+	n := 0
+	for _, s := range set {
+		if s {
 			n++
 		}
 	}

@@ -82,3 +82,19 @@ func TestAnEmptyCampaign(t *testing.T) {
 		t.Error("a campaign without a run passes")
 	}
 }
+
+func TestPrintJudgement(t *testing.T) {
+	j, err := history.Judge(mustOpen(t, newSample(3, 2, 3, 20*time.Minute).play(2, 4).conclude(history.Violated).text(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := report.PrintJudgement(&b, j); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"violation then", "judged otherwise than then: sequence: broken 0 times now, 3 times then"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}

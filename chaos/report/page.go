@@ -80,7 +80,7 @@ type fact struct{ Name, Value string }
 
 type verdictRow struct {
 	Class, Mark, Text, Slug, Statement string
-	Judged, Broken, More               uint64
+	Judged, Broken, Undecided, More    uint64
 	Violations                         []violationRow
 }
 
@@ -201,29 +201,56 @@ func (c *run) judged() (string, []verdictRow) {
 			verdicts = append(verdicts, check.Verdict{Invariant: i})
 		}
 	}
-	var held, broken, unjudged int
+	count := map[string]int{}
 	var rows []verdictRow
 	for _, v := range verdicts {
-		row := verdictRow{Slug: v.Invariant.Slug(), Statement: v.Invariant.Statement(), Judged: v.Judged, Violations: byInvariant[v.Invariant]}
-		row.Broken = max(v.Broken, uint64(len(row.Violations)))
+		row := verdictRow{
+			Slug: v.Invariant.Slug(), Statement: v.Invariant.Statement(),
+			Judged: v.Judged, Undecided: v.Undecided, Violations: byInvariant[v.Invariant],
+		}
+		v.Broken = max(v.Broken, uint64(len(row.Violations)))
+		row.Broken = v.Broken
 		row.Violations = row.Violations[:min(maxEvidence, len(row.Violations))]
 		row.More = row.Broken - uint64(len(row.Violations))
-		switch {
-		case row.Broken > 0:
-			row.Class, row.Mark, row.Text = "violation", "✕", "broken"
-			broken++
-		case v.Judged == 0:
-			row.Class, row.Mark, row.Text = "broken", "–", "not judged"
-			unjudged++
-		default:
-			row.Class, row.Mark, row.Text = "pass", "✓", "held"
-			held++
-		}
+		row.Class, row.Mark, row.Text = wordOf(v)
+		count[row.Text]++
 		rows = append(rows, row)
 	}
-	rank := map[string]int{"violation": 0, "pass": 1, "broken": 2}
+	rank := map[string]int{"violation": 0, "void": 1, "pass": 2, "broken": 3}
 	slices.SortStableFunc(rows, func(a, b verdictRow) int { return rank[a.Class] - rank[b.Class] })
-	return fmt.Sprintf("%d held, %d broken, %d not judged", held, broken, unjudged), rows
+	return verdictCounts(count), rows
+}
+
+// Words for verdicts.
+const (
+	wordBroken    = "broken"
+	wordUndecided = "undecided"
+	wordHeld      = "held"
+	wordUnjudged  = "not judged"
+)
+
+// wordOf is a verdict in a word, with the class that it is coloured by, and a mark.
+func wordOf(v check.Verdict) (class, mark, word string) {
+	switch {
+	case v.Broken > 0:
+		return "violation", "✕", wordBroken
+	case v.Undecided > 0:
+		return "void", "?", wordUndecided
+	case v.Judged == 0:
+		return "broken", "–", wordUnjudged
+	}
+	return "pass", "✓", wordHeld
+}
+
+// verdictCounts says how many verdicts are which.
+func verdictCounts(count map[string]int) string {
+	parts := []string{fmt.Sprintf("%d held", count[wordHeld]), fmt.Sprintf("%d broken", count[wordBroken])}
+	for _, word := range []string{wordUndecided, wordUnjudged} {
+		if count[word] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", count[word], word))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (c *run) faultRows() (string, []faultRow) {

@@ -37,7 +37,10 @@
   var whole = $("axis").innerHTML, wholeGrid = $("grid").innerHTML;
   function redraw() {
     var wide = plot.getBoundingClientRect().width;
-    plot.querySelectorAll(".bandtext").forEach(function (t) {
+    var seen = tl.scrollLeft / wide * 100;
+    plot.querySelectorAll(".bandtext").forEach(function (t) { // a name stays in sight as long as its window is
+      var box = t.previousElementSibling, x = parseFloat(box.getAttribute("x")), w = parseFloat(box.getAttribute("width"));
+      t.setAttribute("x", (x < seen && x + w > seen ? seen : x) + "%");
       t.style.visibility = Number(t.dataset.r) / 100 * wide > t.getBBox().width + 5 ? "visible" : "hidden";
     });
     if (zoom === 1) { $("axis").innerHTML = whole; $("grid").innerHTML = wholeGrid; return; }
@@ -107,7 +110,9 @@
   });
 
   // What is pointed at is read out above the drawing.
-  var hint = "Ctrl and wheel zoom, dragging moves, shift and dragging choose a window; point at anything for what it is.";
+  var hint = matchMedia("(hover: hover)").matches
+    ? "Ctrl and wheel zoom, dragging moves, shift and dragging choose a window; point at anything for what it is."
+    : "Tap anything for what it is.";
   read.textContent = hint;
   function tell(e) {
     for (var n = e.target, t = null; n && n !== plot && !t; n = n.parentNode) t = n.querySelector(":scope > title");
@@ -126,6 +131,9 @@
     if (zoom < 8) set(8, middle());
     tl.scrollIntoView({ block: "start", behavior: "smooth" });
     tl.scrollLeft = Number(a.dataset.at) * plot.getBoundingClientRect().width - (tl.clientWidth - left()) / 2;
+    tl.querySelectorAll(".labels div").forEach(function (l) {
+      if (a.dataset.on && l.textContent === a.dataset.on) tl.scrollTop = l.offsetTop - tl.clientHeight / 3;
+    });
     var v = a.dataset.id && $(a.dataset.id);
     if (v) { var l = v.querySelector("line"); l.classList.remove("found"); void l.getBoundingClientRect(); l.classList.add("found"); }
     redraw();

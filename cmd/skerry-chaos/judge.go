@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"skerry/chaos/history"
+	"skerry/chaos/report"
+)
+
+// errBroken ends judge where a history breaks a promise. What it breaks was printed.
+var errBroken = errors.New("a promise is broken")
+
+// old are the commands for runs that are over.
+func old() []*cobra.Command {
+	judge := &cobra.Command{
+		Use: "judge HISTORY", Args: cobra.ExactArgs(1),
+		Short:   "Judge an old run again, by the checkers of this program",
+		Example: `  skerry-chaos judge chaos-report/seed-17/history.jsonl`,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			r, err := history.Open(args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, r.Close()) }()
+			j, err := history.Judge(r)
+			if err != nil {
+				return err
+			}
+			if err := report.PrintJudgement(cmd.OutOrStdout(), j); err != nil {
+				return err
+			}
+			if len(j.Found) > 0 {
+				return errBroken
+			}
+			return nil
+		},
+	}
+	page := &cobra.Command{
+		Use: "report HISTORY [PAGE]", Args: cobra.RangeArgs(1, 2),
+		Short: "Draw the page of an old run anew (default: report.html beside its history)",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := filepath.Join(filepath.Dir(args[0]), "report.html")
+			if len(args) == 2 {
+				path = args[1]
+			}
+			if err := draw(args[0], path); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), path)
+			return err
+		},
+	}
+	return []*cobra.Command{judge, page}
+}
+
+// draw writes the page of a history.
+func draw(from, to string) (err error) {
+	r, err := history.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	f, err := os.Create(to)
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	beside := report.Beside{}
+	if filepath.Dir(from) == filepath.Dir(to) {
+		beside.History = filepath.Base(from)
+	}
+	return report.WriteRun(f, r, beside)
+}
