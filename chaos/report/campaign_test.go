@@ -42,7 +42,7 @@ func TestCampaign(t *testing.T) {
 	if err := report.WriteCampaign(&page, c); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "campaign.html", page.String())
+	goldenPage(t, "campaign.html", page.String())
 }
 
 func TestAHugeCampaign(t *testing.T) {

@@ -112,7 +112,7 @@ func TestRehearse(t *testing.T) {
 	if err := r.WriteHTML(&page, report.Beside{History: "history.jsonl.gz", Index: "run.html"}); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "rehearsal.html", page.String())
+	goldenPage(t, "rehearsal.html", page.String())
 	mustFit(t, text.String())
 }
 
