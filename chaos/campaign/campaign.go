@@ -160,7 +160,7 @@ func writeReport(folder string) (err error) {
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	return report.WriteRun(out, r, report.Beside{History: historyFile})
+	return report.WriteRun(out, r, report.Beside{History: historyFile, Index: "../" + indexFile})
 }
 
 // shrink looks for the shortest schedule that breaks the same invariant.
@@ -211,27 +211,38 @@ func (c *campaign) sum() history.Campaign {
 				sum.Expected = append(sum.Expected, string(k))
 			}
 		}
+		for _, b := range check.Branches() {
+			sum.Branches = append(sum.Branches, string(b))
+		}
 	}
 	return sum
 }
 
 // conclude prints the sum and keeps it.
-func (c *campaign) conclude(sum history.Campaign) (err error) {
-	f, err := os.Create(filepath.Join(c.Dir, "campaign.json"))
-	if err != nil {
+func (c *campaign) conclude(sum history.Campaign) error {
+	if err := keep(filepath.Join(c.Dir, sumFile), sum.Write); err != nil {
 		return fmt.Errorf("keep the campaign: %w", err)
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := sum.Write(f); err != nil {
+	page := func(w io.Writer) error { return report.WriteCampaign(w, sum) }
+	if err := keep(filepath.Join(c.Dir, indexFile), page); err != nil {
+		return fmt.Errorf("keep the campaign's page: %w", err)
+	}
+	fmt.Fprintln(c.Out)
+	if err := report.PrintCampaign(c.Out, sum); err != nil {
 		return err
 	}
-	fmt.Fprint(c.Out, text(sum))
-	t := sum.Totals()
-	if t.Outcomes[history.Violated]+t.Outcomes[history.Broken] > 0 || t.Outcomes[history.Pass] == 0 {
+	if len(sum.Shortcomings()) > 0 {
 		return ErrShown
 	}
-	if c.Coverage && len(sum.Shortcomings()) > 0 {
-		return fmt.Errorf("%w: %s", ErrShown, strings.Join(sum.Shortcomings(), "; "))
-	}
 	return nil
+}
+
+// keep writes a file.
+func keep(path string, write func(io.Writer) error) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return write(f)
 }

@@ -18,6 +18,12 @@ import (
 	"skerry/chaos/virtual"
 )
 
+// Files of a campaign, in its folder.
+const (
+	sumFile   = "campaign.json"
+	indexFile = "index.html"
+)
+
 // Files of a run, in its folder.
 const (
 	scheduleFile = "schedule.txt"

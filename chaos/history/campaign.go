@@ -134,12 +134,12 @@ func (c Campaign) Shortcomings() []string {
 		}
 	}
 	for _, f := range t.Faults {
-		if f.Hits == 0 {
+		if f.Hits == 0 && slices.Contains(c.Expected, f.Fault) {
 			why = append(why, fmt.Sprintf("fault %s never hit", f.Fault))
 		}
 	}
 	for _, s := range t.Sometimes {
-		if s.Count == 0 {
+		if s.Count == 0 && slices.Contains(c.Branches, s.Name) {
 			why = append(why, fmt.Sprintf("never reached: %s", s.Name))
 		}
 	}

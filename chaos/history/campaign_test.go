@@ -86,7 +86,7 @@ func TestTotals(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	short := []string{"fault clone never hit", "fault restore never hit", "never reached: orphan", "never reached: settled"}
+	short := []string{"fault clone never hit", "fault restore never hit", "never reached: settled"}
 	if got := c.Shortcomings(); !slices.Equal(got, short) {
 		t.Errorf("got %q, want %q", got, short)
 	}
