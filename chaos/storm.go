@@ -232,6 +232,8 @@ func (s *storm) verdict(err error) error {
 			s.say("    %s", v)
 		}
 		return errors.Join(fmt.Errorf("%w: %s; repeat it with --seed %d, files are in %s", ErrViolated, vs[0], s.Seed, s.Dir), err)
+	case errors.Is(err, disk.ErrRemembers):
+		return fmt.Errorf("%w: %w", ErrVoid, err)
 	case err != nil:
 		return err
 	case len(never) > 0:
@@ -241,8 +243,12 @@ func (s *storm) verdict(err error) error {
 }
 
 // longRun is from which length on every kind has to have come up: each is due within
-// a few chapters.
-const longRun = 15 * time.Minute
+// a few chapters. In a shorter one bad luck has to come twice: a crash that finds no
+// task, a rebind behind a cut.
+const (
+	longRun = 15 * time.Minute
+	badLuck = 2
+)
 
 // never lists the kinds that were tried, and never hit; and renders all counts.
 func (s *storm) never() (never []string, all string) {
@@ -251,7 +257,7 @@ func (s *storm) never() (never []string, all string) {
 	var counts []string
 	for _, k := range s.possible() {
 		counts = append(counts, fmt.Sprintf("%s %d", k, s.played[k]))
-		if s.hits[k] == 0 && (s.played[k] > 0 || s.For >= longRun) {
+		if s.hits[k] == 0 && (s.played[k] >= badLuck || s.For >= longRun) {
 			never = append(never, string(k))
 		}
 	}

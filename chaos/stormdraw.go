@@ -85,6 +85,7 @@ func shorter(f schedule.Fault) schedule.Fault {
 	f.Params.Phases.Longest /= squeeze
 	f.Params.Off /= squeeze
 	f.Params.On /= squeeze
+	f.Params.Job = "" // whatever runs there crashes
 	if j := f.Params.Jump; j != 0 && j.Abs() < shortestJump {
 		f.Params.Jump = shortestJump * j / j.Abs()
 	}
@@ -94,8 +95,9 @@ func shorter(f schedule.Fault) schedule.Fault {
 // bearable leaves out what nobody could judge: a clone while hubs are in trouble, for
 // then it may be the first machine that is taken for the copy; and damage of a
 // journal while its tasks crash all the time, for then starts are lost that were
-// never seen. Names that are left with no target go, too.
+// never seen. Clones are rare, and stay. Names that are left with no target go, too.
 func (s *storm) bearable(faults []schedule.Fault) []schedule.Fault {
+	slices.SortStableFunc(faults, func(a, b schedule.Fault) int { return cmp.Compare(rank(a), rank(b)) })
 	var kept []schedule.Fault
 	for _, f := range faults {
 		info, _ := f.Kind.Info()
@@ -106,7 +108,15 @@ func (s *storm) bearable(faults []schedule.Fault) []schedule.Fault {
 			kept = append(kept, f)
 		}
 	}
+	slices.SortStableFunc(kept, func(a, b schedule.Fault) int { return cmp.Compare(a.At, b.At) })
 	return kept
+}
+
+func rank(f schedule.Fault) int {
+	if f.Kind == schedule.Clone {
+		return 0
+	}
+	return 1
 }
 
 // margin is how long around a fault others still count as being beside it.

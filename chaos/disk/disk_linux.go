@@ -190,8 +190,11 @@ func (d *Disk) Fill() (full error, err error) {
 		return nil, fmt.Errorf("fill disk %s: %w", filepath.Base(d.dir), err)
 	}
 	defer f.Close()
+	if err := d.reserve(f); err != nil {
+		return nil, err
+	}
 	// Ever smaller pieces, so that at last not a block is left.
-	for size := 4 << 20; size >= 4096; size /= 4 {
+	for size := 1 << 20; size >= 4096; size /= 4 {
 		piece := make([]byte, size)
 		for {
 			_, err := f.Write(piece)
@@ -208,6 +211,28 @@ func (d *Disk) Fill() (full error, err error) {
 		}
 	}
 	return full, nil
+}
+
+// reserve takes most of what is free at once.
+func (d *Disk) reserve(f *os.File) error {
+	const rest = 2 << 20
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("fill disk %s: %w", filepath.Base(d.dir), err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("fill disk %s: %w", filepath.Base(d.dir), err)
+	}
+	free := int64(st.Bavail)*st.Bsize - rest
+	if free <= 0 {
+		return nil
+	}
+	err = unix.Fallocate(int(f.Fd()), 0, info.Size(), free)
+	if err != nil && !errors.Is(err, syscall.ENOSPC) { // somebody else may have taken it
+		return fmt.Errorf("fill disk %s: %w", filepath.Base(d.dir), err)
+	}
+	return nil
 }
 
 // Empty takes away what Fill wrote.
