@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -54,6 +55,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if err := h.listen(); err != nil {
 		return err
 	}
+	h.store = state.New()
 	serverTLS := new(atomic.Pointer[func([]string) (*tls.Config, error)])
 	if err := h.openEndpoint(serverTLS); err != nil {
 		return err
@@ -144,10 +146,18 @@ func (h *Hub) openEndpoint(serverTLS *atomic.Pointer[func([]string) (*tls.Config
 			return nil, fleet.Errorf(fleet.CodeUnavailable, "this hub has no identity yet")
 		},
 		IdleTimeout: quicIdle,
+		Exempt:      h.isHub,
 		ResetKey:    key,
 		Log:         h.log.With("component", "transport"),
 	})
 	return err
+}
+
+// isHub reports whether an address is another hub's. Hubs dial each other from where
+// they listen, and are not kept waiting by edges.
+func (h *Hub) isHub(addr net.Addr) bool {
+	from := addr.String()
+	return slices.ContainsFunc(h.store.View().Hubs(), func(a state.HubAddr) bool { return a.QUIC == from })
 }
 
 func bindError(what, addr string, err error) error {
@@ -161,7 +171,6 @@ func bindError(what, addr string, err error) error {
 // openRooms makes everything that an identity is needed for, each room with what
 // it needs of the others.
 func (h *Hub) openRooms() error {
-	h.store = state.New()
 	for _, open := range []func() error{
 		h.openPeers, h.openConsensus, h.openMembers, h.openEdges, h.openScheduling, h.openEnrolment, h.openAPI,
 	} {

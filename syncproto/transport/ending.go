@@ -102,6 +102,9 @@ const (
 )
 
 func transportEnding(err *quic.TransportError) error {
+	if err.Remote && err.ErrorCode == quic.ConnectionRefused {
+		return fleet.Errorf(fleet.CodeUnavailable, "the peer takes no more connections just now")
+	}
 	if !err.ErrorCode.IsCryptoError() {
 		return fleet.Errorf(fleet.CodeUnavailable, "the connection failed: %v", err)
 	}

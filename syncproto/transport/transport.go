@@ -36,6 +36,8 @@ const (
 	MaxIdleTimeout = time.Hour
 	// DefaultHandshakeTimeout bounds a Dial whose context does not.
 	DefaultHandshakeTimeout = 10 * time.Second
+	// DefaultMaxHandshakes leaves room for 200 edges a second that are 600 ms away.
+	DefaultMaxHandshakes = 128
 
 	// What a peer may send before it is read: bounds the memory of a connection
 	// that its owner does not read from. Windows grow to the maxima only while the
@@ -67,6 +69,12 @@ type Config struct {
 	IdleTimeout time.Duration
 	// HandshakeTimeout bounds a handshake on both sides. 0: 10 s.
 	HandshakeTimeout time.Duration
+	// MaxHandshakes is how many connections may be in the making at a time: more are
+	// refused at once (the peer's Dial gives unavailable), so that those that are taken
+	// are done while somebody waits for them. 0: DefaultMaxHandshakes. Exempt names
+	// addresses that are not counted; nil: none.
+	MaxHandshakes int
+	Exempt        func(net.Addr) bool
 	// ResetKey lets a restarted process tell peers of its former connections at
 	// once that they are gone. It must outlive the process and stay secret. Zero:
 	// off; peers then notice by silence.
@@ -108,6 +116,8 @@ func New(cfg Config) (*Endpoint, error) {
 	if cfg.TLS == nil {
 		return e, nil
 	}
+	door := &admission{limit: cmp.Or(cfg.MaxHandshakes, DefaultMaxHandshakes), exempt: cfg.Exempt}
+	e.transport.ConnContext, e.transport.VerifySourceAddress = door.admit, door.suspicious
 	l, err := e.transport.Listen(&tls.Config{GetConfigForClient: e.serverTLS}, e.config(cmp.Or(cfg.IdleTimeout, MaxIdleTimeout)))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", cfg.Conn.LocalAddr(), err), cfg.Conn.Close())
@@ -178,6 +188,7 @@ func (e *Endpoint) Accept(ctx context.Context) (*Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("accept a connection: %w", err)
 	}
+	made(qc)
 	return e.track(qc)
 }
 
