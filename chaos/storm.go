@@ -184,6 +184,7 @@ func (s *storm) settle(ctx context.Context, chapter, faults int) error {
 		s.watch.broke(check.Violation{Invariant: check.Settled, Message: err.Error()})
 	} else {
 		s.watch.quiet(picture)
+		s.watch.usage()
 	}
 	s.judged++
 	s.settled = append(s.settled, took)
@@ -225,7 +226,7 @@ func (s *storm) verdict(err error) error {
 	s.say("\nfaults that hit: %s", played)
 	s.say("quiet again after: median %s, longest %s", median(s.settled), longest(s.settled))
 	vs := s.watch.finish()
-	s.say("%s", strings.TrimSuffix(verdicts(vs, s.judged), "\n"))
+	s.say("%s", strings.TrimSuffix(s.watch.verdicts(), "\n"))
 	switch {
 	case len(vs) > 0:
 		for _, v := range vs {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"skerry/chaos/cluster"
 	"skerry/chaos/history"
 	"skerry/chaos/observe"
+	"skerry/chaos/proc"
 	"skerry/chaos/report"
 	"skerry/fleet"
 )
@@ -21,6 +24,7 @@ import (
 // for: members stand still and disks stall.
 const (
 	lookEvery  = time.Second
+	hubsEvery  = 3 * time.Second // a hub's state is large
 	lookBound  = 2 * time.Second
 	aliveEvery = 200 * time.Millisecond
 )
@@ -80,7 +84,7 @@ func (w *watch) begin(ctx context.Context) (end func()) {
 	})
 	for _, h := range w.s.fleet.Hubs {
 		over.Go(func() {
-			for pause(ctx, lookEvery) == nil {
+			for pause(ctx, hubsEvery) == nil {
 				w.hub(ctx, h)
 			}
 		})
@@ -197,6 +201,53 @@ func (w *watch) quiet(p check.Picture) {
 	for _, v := range vs {
 		w.broke(v)
 	}
+}
+
+// usage has the checkers know what the daemons take while nothing is left to do:
+// resident memory stands for their heap.
+func (w *watch) usage() {
+	pids := map[string]int{}
+	for _, h := range w.s.fleet.Hubs {
+		pids[h.Name] = h.Pid()
+	}
+	for _, e := range w.s.fleet.Edges {
+		pids[e.Name] = e.Pid()
+	}
+	for who, pid := range pids {
+		bytes, err := proc.Resident(pid)
+		if err != nil {
+			continue // it has just ended, which is told elsewhere
+		}
+		files, err := proc.Files(pid)
+		if err != nil {
+			continue
+		}
+		w.observe(check.Observation{Usage: &check.Usage{Who: who, Quiet: true, HeapBytes: bytes, Files: files}})
+	}
+}
+
+// verdicts renders how each invariant fared: what taps judged, and what pictures
+// showed.
+func (w *watch) verdicts() string {
+	var b strings.Builder
+	broken := map[check.Invariant]int{}
+	for _, v := range w.violations() {
+		broken[v.Invariant]++
+	}
+	for _, v := range w.monitor.Verdicts() {
+		if slices.Contains(check.Checked(), v.Invariant) {
+			v.Judged += uint64(w.s.judged)
+		}
+		if v.Judged == 0 && broken[v.Invariant] == 0 {
+			continue
+		}
+		verdict := "holds"
+		if n := broken[v.Invariant]; n > 0 {
+			verdict = fmt.Sprintf("BROKEN %d times", n)
+		}
+		fmt.Fprintf(&b, "  %-22s %-14s %s (judged %d times)\n", v.Invariant.Slug(), verdict, v.Invariant.Statement(), v.Judged)
+	}
+	return b.String()
 }
 
 // broke notes a violation.

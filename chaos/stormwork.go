@@ -23,7 +23,7 @@ import (
 // What users do in a storm, and how often. An answer is waited for as long as
 // clients do that would ask another hub then.
 const (
-	workEvery   = 3 * time.Second
+	workEvery   = 4 * time.Second
 	askEvery    = 700 * time.Millisecond
 	answerBound = 8 * time.Second
 	clientsOfIt = 2

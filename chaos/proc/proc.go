@@ -181,6 +181,15 @@ func kib(text, field string, pid int) (int64, error) {
 	return 0, fmt.Errorf("read the memory of process %d: no %s", pid, field)
 }
 
+// Files is how many files a process has open.
+func Files(pid int) (int, error) {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return 0, fmt.Errorf("list the files of process %d: %w", pid, err)
+	}
+	return len(open), nil
+}
+
 // Environ is a process's environment as it was at its start.
 func Environ(pid int) (map[string]string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
