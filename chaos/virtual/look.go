@@ -3,6 +3,8 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -138,6 +140,7 @@ func (r *run) settle(ctx context.Context) {
 		if why = r.unrest(); why == "" {
 			if picture = r.picture(ctx); len(check.Quiet(picture)) == 0 {
 				r.expect.settled(r.elapsed())
+				r.usage()
 				break
 			}
 			every = min(2*every, 20*lookEvery) // a picture is dear
@@ -297,4 +300,16 @@ func (r *run) finish(p check.Picture) {
 
 func (r *run) note(format string, args ...any) {
 	r.record(history.Record{Note: &history.Note{Text: fmt.Sprintf(format, args...)}})
+}
+
+// usage tells what the whole process takes, at a time when nothing is going on.
+func (r *run) usage() {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	u := check.Usage{Who: "the process", Quiet: true, Goroutines: runtime.NumGoroutine(), HeapBytes: int64(m.HeapAlloc)}
+	if files, err := os.ReadDir("/proc/self/fd"); err == nil {
+		u.Files = len(files)
+	}
+	r.see(check.Observation{Usage: &u})
 }

@@ -130,6 +130,7 @@ func (r *run) play(ctx context.Context) (err error) {
 		return err
 	}
 	r.began = time.Now() // times of the schedule count from here
+	r.usage()
 	looking, stop := context.WithCancel(ctx)
 	var watch errgroup.Group
 	watch.Go(func() error { r.watch(looking); return nil })
