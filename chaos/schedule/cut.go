@@ -11,15 +11,20 @@ import (
 // which cuts edge-3 off at 2 h for 45 min; edge-3@2h:45m and ship@2h:45m (a site)
 // are the same. Several edges have commas between them: 1,2@2h:45m; all@2h:45m are
 // all of them. Without :DURATION the link stays gone to the end, which For = 0 says.
-func ParseCut(text string) (Fault, error) {
+func ParseCut(text string) (Fault, error) { return ParseFault(LinkCut, text) }
+
+// ParseFault reads what happens to edges as ParseCut does, of any kind that edges
+// suffer and that takes no parameters. What happens without :DURATION depends on the
+// kind.
+func ParseFault(kind Kind, text string) (Fault, error) {
 	fail := func(format string, args ...any) (Fault, error) {
-		return Fault{}, fmt.Errorf("read the cut %q: %s (EDGE@TIME:DURATION, such as 3@2h:45m)", text, fmt.Sprintf(format, args...))
+		return Fault{}, fmt.Errorf("read the %s %q: %s (EDGE@TIME:DURATION, such as 3@2h:45m)", kind, text, fmt.Sprintf(format, args...))
 	}
 	who, when, ok := strings.Cut(text, "@")
 	if !ok {
 		return fail("it has no @")
 	}
-	f := Fault{Kind: LinkCut, Params: LinkCut.Fill(Params{})}
+	f := Fault{Kind: kind, Params: kind.Fill(Params{})}
 	for name := range strings.SplitSeq(who, ",") {
 		n, err := strconv.Atoi(name)
 		switch {
@@ -44,7 +49,7 @@ func ParseCut(text string) (Fault, error) {
 	if !ok {
 		return f, nil
 	}
-	info, _ := LinkCut.Info()
+	info, _ := kind.Info()
 	if f.For, err = parseDuration(long, max(time.Second, info.Shortest), info.Longest); err != nil {
 		return fail("the duration %s", err)
 	}

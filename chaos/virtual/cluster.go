@@ -61,8 +61,9 @@ type EdgeConfig struct {
 	Datacenter string
 	NodePool   string
 	Meta       map[string]string
-	CPU        int // MHz; 0: 4000
-	MemoryMB   int // 0: 4096
+	Attributes map[string]string // beside those that every machine has
+	CPU        int               // MHz; 0: 4000
+	MemoryMB   int               // 0: 4096
 	// BackoffCap and JournalMaxBytes are the edge's settings. 0: Config's, and the
 	// journal's default.
 	BackoffCap      time.Duration

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -181,6 +182,7 @@ func (d description) Changed() <-chan struct{}                 { return nil }
 func (e *Edge) describe(n fleet.Node) (edge.Describer, error) {
 	n.Resources = fleet.Resources{CPU: orDefault(e.cfg.CPU, 4000), MemoryMB: orDefault(e.cfg.MemoryMB, 4096), DiskMB: 10_000}
 	n.Attributes = map[string]string{"kernel.name": "linux", "unique.hostname": e.Name}
+	maps.Copy(n.Attributes, e.cfg.Attributes)
 	n.Drivers = map[string]fleet.DriverInfo{sim.Name: {Detected: true, Healthy: true}}
 	n.DescriptionHash = fleet.DeriveUUID("description", e.Name)
 	return description{n}, nil

@@ -40,6 +40,7 @@ type Play struct {
 	// Strict says that a fault that never hit breaks an expectation; else it leaves the
 	// run void.
 	Strict bool
+	Fleet  Fleet
 }
 
 // Outcome is what a play showed.
@@ -207,14 +208,15 @@ func (r *run) targets(f schedule.Fault) []string {
 func (r *run) config() Config {
 	cfg := Config{
 		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Raft: r.Raft, LogLevel: r.LogLevel,
-		EdgeCertValidity: certValidity, Prepare: r.prepare,
+		EdgeCertValidity: cmp.Or(r.Fleet.CertValidity, certValidity), Prepare: r.prepare,
+		MinTTL: r.Fleet.MinTTL, Grace: r.Fleet.Grace, BackoffCap: r.Fleet.BackoffCap,
 		Taps: Taps{Applied: r.applied, Task: r.task, Refused: r.refused, Dial: r.dial},
 	}
 	for _, e := range r.s.Topology.Edges {
 		cfg.Edges = append(cfg.Edges, EdgeConfig{
 			Name: e.Name, Datacenter: cmp.Or(e.Datacenter, schedule.DefaultDatacenter), NodePool: e.Pool,
-			Meta: map[string]string{schedule.MetaSite: e.Site},
-			CPU:  cmp.Or(e.CPU, schedule.DefaultEdgeCPU), MemoryMB: cmp.Or(e.MemoryMB, schedule.DefaultEdgeMemoryMB),
+			Meta: r.Fleet.meta(e), Attributes: r.Fleet.Attributes[e.Name],
+			CPU: cmp.Or(e.CPU, schedule.DefaultEdgeCPU), MemoryMB: cmp.Or(e.MemoryMB, schedule.DefaultEdgeMemoryMB),
 		})
 	}
 	return cfg
