@@ -160,20 +160,54 @@ func Linearize(ops []Operation, returned []time.Duration, budget int) Linearizat
 	return linearize(jobState{}, ops, ends, budget)
 }
 
+// linearize tries without the changes of unknown outcome that no read saw first, then
+// with those that end a job, then with all: what is legal without them is legal with
+// them, for they may stand at the end. With them all the search takes much longer,
+// and is hardly ever needed: where one of them explains a conflict.
 func linearize(first jobState, ops []Operation, returned []int64, budget int) Linearization {
-	m := &model{first: first, budget: budget}
-	history := make([]porcupine.Operation, 0, len(ops))
+	seen := map[string]int64{} // tags that were read, and when the first of those reads returned
+	for i := range ops {
+		if op := &ops[i]; op.Does == OpRead && op.Tag != "" {
+			if at, ok := seen[op.Tag]; !ok || returned[i] < at {
+				seen[op.Tag] = returned[i]
+			}
+		}
+	}
+	var certain, ends, all []porcupine.Operation // all has ends, ends has certain
 	for i := range ops {
 		op := &ops[i]
-		end := returned[i]
-		switch {
-		case op.Outcome == OutcomeRefused, op.Outcome == OutcomeUnknown && op.Does == OpRead:
+		if op.Outcome == OutcomeRefused || op.Outcome == OutcomeUnknown && op.Does == OpRead {
 			continue // without an effect, and without a word of the state
-		case op.Outcome == OutcomeUnknown:
-			end = math.MaxInt64
 		}
-		history = append(history, porcupine.Operation{Input: op, Call: int64(op.Call), Return: end})
+		o := porcupine.Operation{Input: op, Call: int64(op.Call), Return: returned[i]}
+		by, was := seen[op.Tag]
+		unknown := op.Outcome == OutcomeUnknown
+		switch {
+		case unknown && was:
+			o.Return = max(o.Call, by) // a read of it was over then
+		case unknown:
+			o.Return = math.MaxInt64
+		}
+		all = append(all, o)
+		if !unknown || was || op.Does != OpRegister {
+			ends = append(ends, o)
+		}
+		if !unknown || was {
+			certain = append(certain, o)
+		}
 	}
+	found := search(first, certain, budget)
+	if found != Legal && len(ends) > len(certain) {
+		found = search(first, ends, budget)
+	}
+	if found != Legal && len(all) > len(ends) {
+		found = search(first, all, budget)
+	}
+	return found
+}
+
+func search(first jobState, history []porcupine.Operation, budget int) Linearization {
+	m := &model{first: first, budget: budget}
 	switch legal := porcupine.CheckOperations(m.porcupine(), history); {
 	case m.budget < 0:
 		return Undecided

@@ -36,7 +36,7 @@ type Limits struct {
 	// JournalBytes is the edges' bound of unacknowledged rows. 0: 64 MiB.
 	JournalBytes int64
 	// Linearize bounds the search for a linearization of a piece of one job's history,
-	// in steps. 0: 2,000,000.
+	// in steps. 0: 300,000.
 	Linearize int
 	// Growth is how much more than at first may be in use at the end, as a factor, and
 	// the rest what may come on top of it whatever was there. 0: 1.5, 40 goroutines,
@@ -52,7 +52,7 @@ func (l Limits) withDefaults() Limits {
 		Heal: or(l.Heal, 4*time.Minute), Ready: or(l.Ready, 2*time.Minute), Evaluate: or(l.Evaluate, time.Minute),
 		Deliver: or(l.Deliver, time.Minute), Start: or(l.Start, 10*time.Second), Runner: or(l.Runner, 15*time.Second),
 		Refusal: or(l.Refusal, 10*time.Second), TTL: or(l.TTL, 10*time.Second), Slack: or(l.Slack, 3*time.Second),
-		JournalBytes: or(l.JournalBytes, 64<<20), Linearize: or(l.Linearize, 2_000_000),
+		JournalBytes: or(l.JournalBytes, 64<<20), Linearize: or(l.Linearize, 300_000),
 		Growth: or(l.Growth, 1.5), Goroutines: or(l.Goroutines, 40), HeapBytes: or(l.HeapBytes, 96<<20), Files: or(l.Files, 16),
 	}
 }
@@ -77,11 +77,12 @@ type tap interface {
 
 // Monitor judges a run as it goes on. It may be used from any goroutine.
 type Monitor struct {
-	mu    sync.Mutex
-	scene *scene
-	taps  []tap
-	given int // violations that were handed out
-	over  bool
+	mu      sync.Mutex
+	scene   *scene
+	taps    []tap
+	traffic *traffic // one of taps
+	given   int      // violations that were handed out
+	over    bool
 }
 
 // tickEvery is how often taps look at what has become overdue.
@@ -89,10 +90,10 @@ const tickEvery = time.Second
 
 // NewMonitor makes a Monitor of a run that begins.
 func NewMonitor(limits Limits) *Monitor {
-	s := newScene(limits.withDefaults())
-	return &Monitor{scene: s, taps: []tap{
+	count := &traffic{}
+	return &Monitor{scene: newScene(limits.withDefaults()), traffic: count, taps: []tap{
 		newNodes(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
-		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(),
+		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), count,
 	}}
 }
 
