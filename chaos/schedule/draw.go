@@ -47,7 +47,7 @@ func (s Shape) suits(k Kind) bool {
 	if !known || info.Clock&s.Clock == 0 || info.Shortest > s.Length/2 {
 		return false
 	}
-	return s.Hubs >= 3 || k != MinorityCut && k != MajorityCut
+	return s.Hubs >= 3 || k != MinorityCut && k != HubPart && k != MajorityCut
 }
 
 // pcgStream tells our random numbers from those that others draw from the same seed.

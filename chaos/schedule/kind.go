@@ -21,6 +21,7 @@ const (
 	HubPause    Kind = "hub-pause"     // a hub stands still (SIGSTOP) and goes on
 	HubDiskFull Kind = "hub-disk-full" // a hub cannot write
 	MinorityCut Kind = "minority-cut"  // fewer than half of the hubs are cut off from everyone
+	HubPart     Kind = "hub-part"      // fewer than half of the hubs lose the others; edges reach them all
 	MajorityCut Kind = "majority-cut"  // no hub reaches a majority, then they do again
 	Restore     Kind = "restore"       // all hubs are put back to an older copy of their data
 

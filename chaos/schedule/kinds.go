@@ -71,6 +71,11 @@ var table = []Info{
 		Doc: "fewer than half of the hubs are cut off from everyone",
 	},
 	{
+		Kind: HubPart, At: AtHub, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Virtual,
+		Takes: []Claim{ClaimHub}, After: recovery, Drawn: Span{5 * time.Second, 2 * time.Minute}, Weight: 4,
+		Doc: "fewer than half of the hubs are cut off from the others, while edges reach them all",
+	},
+	{
 		Kind: MajorityCut, At: AtHubs, Lasting: Lasts, Shortest: time.Second, Longest: day, Clock: Both,
 		Takes: []Claim{ClaimHubs}, Apart: []Kind{Clone}, After: calm, Drawn: Span{5 * time.Second, 3 * time.Minute}, Weight: 3,
 		Doc: "no hub reaches a majority: nothing can be decided until it is over",

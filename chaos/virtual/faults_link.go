@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ var linkInjuries = map[schedule.Kind]injury{
 	schedule.AddressChange: {onEdges(move), []check.Effect{check.Impairs}},
 	schedule.LinkProfile:   {shapeLink, []check.Effect{check.Impairs}},
 	schedule.MinorityCut:   {cutHubsOff, []check.Effect{check.Severs}},
+	schedule.HubPart:       {partHub, []check.Effect{check.Severs}},
 	schedule.MajorityCut:   {partHubs, []check.Effect{check.Severs}},
 	schedule.CertExpired:   {cutUntilExpired, []check.Effect{check.Severs}},
 	schedule.MassRejoin:    {massRejoin, []check.Effect{check.Severs}},
@@ -94,6 +96,13 @@ func shapeLink(_ context.Context, r *run, f schedule.Fault) (wound, error) {
 func cutHubsOff(_ context.Context, r *run, f schedule.Fault) (wound, error) {
 	off := hubNames(r.hubsOf(f))
 	return ofNetwork(r.c.Net.Cut(fabric.Hosts(off...), fabric.Except(off...), fabric.Both, fabric.Silent)), nil
+}
+
+// partHub cuts hubs off from the others; edges reach them.
+func partHub(_ context.Context, r *run, f schedule.Fault) (wound, error) {
+	off := hubNames(r.hubsOf(f))
+	others := slices.DeleteFunc(slices.Clone(r.s.Topology.Hubs), func(h string) bool { return slices.Contains(off, h) })
+	return ofNetwork(r.c.Net.Cut(fabric.Hosts(off...), fabric.Hosts(others...), fabric.Both, fabric.Silent)), nil
 }
 
 // partHubs cuts every hub off from every other; edges reach them all.
