@@ -7,11 +7,11 @@ type Bug string
 // person might make, at the place where that person would make it.
 const (
 	// Of the journal, and of how it gets to the cluster.
-	ApplyTwice             Bug = "apply-twice"              // a row that is applied is applied again
+	ApplyTwice             Bug = "apply-twice"              // edges say all rows again, and those that are applied are applied again
 	DropTransition         Bug = "drop-transition"          // of several rows about one allocation only the newest is kept
 	GlueOverGap            Bug = "glue-over-gap"            // rows are taken that do not follow from what is applied
 	AppliedNumberBack      Bug = "applied-number-back"      // with a boot an edge's numbers are thought to begin anew
-	AcknowledgeBeforeFsync Bug = "acknowledge-before-fsync" // the journal answers before its commit, whose error nobody hears
+	AcknowledgeBeforeFsync Bug = "acknowledge-before-fsync" // the journal answers before its commit, and whatever comes of it
 	UnboundedBuffer        Bug = "unbounded-buffer"         // the journal takes what its bound leaves no room for
 
 	// Of sessions.

@@ -16,7 +16,7 @@ var catalogue = []Entry{
 	{DropTransition, "exactly-once"},
 	{GlueOverGap, "sequence"},
 	{AppliedNumberBack, "never-back"},
-	{AcknowledgeBeforeFsync, "exactly-once"},
+	{AcknowledgeBeforeFsync, "bounded"},
 	{UnboundedBuffer, "bounded"},
 	{AcceptBeforeHeartbeat, "heartbeat-first"},
 	{ForgetFencing, "fencing"},

@@ -27,7 +27,7 @@
 //	drop-transition           exactly-once
 //	glue-over-gap             sequence
 //	applied-number-back       never-back
-//	acknowledge-before-fsync  exactly-once
+//	acknowledge-before-fsync  bounded
 //	unbounded-buffer          bounded
 //	accept-before-heartbeat   heartbeat-first
 //	forget-fencing            fencing

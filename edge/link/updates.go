@@ -18,6 +18,9 @@ const maxBatch = syncproto.MaxUpdatesBytes / 2
 func (s *session) replay(ctx context.Context, applied fleet.Seq) {
 	s.acknowledge(ctx, applied)
 	s.cursor = applied + 1
+	if planted.On(planted.ApplyTwice) {
+		s.cursor = s.cfg.Journal.Head().First
+	}
 	if planted.On(planted.GlueOverGap) {
 		s.cursor = max(s.cursor, s.cfg.Journal.Head().Urgent)
 	}
