@@ -87,6 +87,7 @@ func (p Play) Run(ctx context.Context, wall func() time.Duration) (Outcome, erro
 
 // begin opens the record of a run, at the epoch.
 func (p Play) begin(wall func() time.Duration) (*run, error) {
+	p.Limits = p.limits()
 	r := &run{
 		Play: p, s: p.Schedule, monitor: check.NewMonitor(p.Limits), expect: newExpectations(p.Schedule), wall: wall,
 		looked: map[string]looked{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
@@ -104,6 +105,22 @@ func (p Play) begin(wall func() time.Duration) (*run, error) {
 		Hubs:     r.s.Topology.Hubs, Edges: edgeNames(r.s.Topology), Schedule: r.s.String(), Limits: p.Limits,
 	})
 	return r, err
+}
+
+// startBound is how long after its agent's start a task that a boot ended may take to run
+// again, where it starts at once.
+const startBound = 10 * time.Second
+
+// limits are the monitor's, with what the schedule's jobs ask for.
+func (p Play) limits() check.Limits {
+	l := p.Limits
+	if l.Start == 0 {
+		for _, j := range p.Schedule.Jobs {
+			l.Start = max(l.Start, j.Task.StartDelay)
+		}
+		l.Start += startBound
+	}
+	return l
 }
 
 func edgeNames(t schedule.Topology) []string {
