@@ -286,6 +286,7 @@ func TestWhatIsNoHistory(t *testing.T) {
 		"half a picture":     {good + part + note, "not complete"},
 		"rows of no edge":    {good + part + `{"At":1,"Picture":{"Rows":{"Rows":[]}}}` + "\n", "of no hub or edge"},
 		"empty part":         {good + `{"At":1,"Picture":{}}` + "\n", "says nothing"},
+		"still, and unknown": {good + `{"At":1,"Still":{"Edge":"edge-1"}}` + "\n", "where it stood"},
 		"body without a job": {good + `{"At":1,"Note":{"Text":"x"},"Bodies":[{"Version":{"ID":"web"}}]}` + "\n", "no body"},
 		"too long":           {good + strings.Replace(note, "x", strings.Repeat("x", history.MaxLine), 1), "longer than"},
 	} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"skerry/chaos/check"
 	"skerry/fleet"
@@ -15,6 +16,7 @@ type line struct {
 	Record
 	Applied *appliedLine `json:",omitempty"`
 	Hub     *hubChange   `json:",omitempty"`
+	Still   *still       `json:",omitempty"`
 	Picture *picturePart `json:",omitempty"`
 	// Bodies are job versions that allocations of this line, or of later ones, run.
 	Bodies []body `json:",omitempty"`
@@ -58,16 +60,44 @@ type hubLine struct {
 	Dropped      map[fleet.AllocID]uint64               `json:",omitempty"`
 }
 
+// still is an edge that stands where it stood at the last look, but that time goes
+// on. Most looks find that.
+type still struct {
+	Edge          string
+	Away, NextTry time.Duration `json:",omitzero"`
+}
+
+// stillLine is a line that has nothing but a still.
+type stillLine struct {
+	At    time.Duration
+	Still still
+}
+
 // body is a job's version, under the name that allocations have for it.
 type body struct {
-	Version version
+	Version jobVersion
 	Job     *fleet.Job
 }
 
-// said is what a hub said last, in the writer and in the reader.
-type said struct {
+// told is what the writer has told of a hub.
+type told struct {
 	again  bool // whatever it says next is told in full
 	index  fleet.Index
+	looks  uint64
+	nodes  map[fleet.NodeID]*version
+	allocs map[fleet.AllocID]*version
+	evals  map[fleet.EvalID]*version
+}
+
+// version is which version of something was told last, and at which look the hub
+// held it.
+type version struct {
+	index fleet.Index
+	look  uint64
+}
+
+// said is what the reader has been told of a hub.
+type said struct {
 	nodes  map[fleet.NodeID]fleet.Node
 	allocs map[fleet.AllocID]fleet.Alloc
 	evals  map[fleet.EvalID]fleet.Evaluation
@@ -75,13 +105,15 @@ type said struct {
 
 // memory is what lines rely on that came before them.
 type memory struct {
-	hubs   map[string]*said
-	bodies map[version]*fleet.Job
+	told   map[string]*told      // by hub; the writer's
+	said   map[string]*said      // by hub; the reader's
+	edges  map[string]check.Edge // as they were seen last, without rows
+	bodies map[jobVersion]*fleet.Job
 }
 
-// version names a job's version. The hash tells apart what has the same number: a
-// cluster that was put back counts again.
-type version struct {
+// jobVersion names a job's version. The hash tells apart what has the same number:
+// a cluster that was put back counts again.
+type jobVersion struct {
 	Namespace string
 	ID        fleet.JobID
 	Number    uint64
@@ -89,43 +121,48 @@ type version struct {
 }
 
 func newMemory() memory {
-	return memory{hubs: map[string]*said{}, bodies: map[version]*fleet.Job{}}
-}
-
-func (m *memory) hub(name string) *said {
-	s := m.hubs[name]
-	if s == nil {
-		s = &said{nodes: map[fleet.NodeID]fleet.Node{}, allocs: map[fleet.AllocID]fleet.Alloc{}, evals: map[fleet.EvalID]fleet.Evaluation{}}
-		m.hubs[name] = s
+	return memory{
+		told: map[string]*told{}, said: map[string]*said{},
+		edges: map[string]check.Edge{}, bodies: map[jobVersion]*fleet.Job{},
 	}
-	return s
 }
 
 // restarted notes that a process began: what a hub holds then may be an older
 // copy, in which indexes mean something else.
 func (m *memory) restarted(name string) {
-	if s := m.hubs[name]; s != nil {
-		s.again = true
+	if t := m.told[name]; t != nil {
+		t.again = true
 	}
 }
 
-// change is how h differs from what its hub said last, and remembers h. As long as
-// a hub runs, what it holds changes only together with its modify index.
+// change is how h differs from what was told of its hub last. As long as a hub
+// runs, what it holds changes only together with its modify index.
 func (m *memory) change(h *check.Hub) (*hubChange, []body) {
-	s := m.hub(h.Name)
-	again := s.again || h.Index < s.index
-	s.again, s.index = false, h.Index
+	t := m.told[h.Name]
+	if t == nil {
+		t = &told{nodes: map[fleet.NodeID]*version{}, allocs: map[fleet.AllocID]*version{}, evals: map[fleet.EvalID]*version{}}
+		m.told[h.Name] = t
+	}
+	again := t.again || h.Index < t.index
+	t.again, t.index = false, h.Index
+	t.looks++
 	d := *h
 	c := &hubChange{}
-	d.Nodes, c.GoneNodes = differ(s.nodes, h.Nodes, again,
+	d.Nodes, c.GoneNodes = differ(t.nodes, h.Nodes, look{t.looks, again},
 		func(n *fleet.Node) (fleet.NodeID, fleet.Index) { return n.ID, n.ModifyIndex })
-	d.Allocs, c.GoneAllocs = differ(s.allocs, h.Allocs, again,
+	d.Allocs, c.GoneAllocs = differ(t.allocs, h.Allocs, look{t.looks, again},
 		func(a *fleet.Alloc) (fleet.AllocID, fleet.Index) { return a.ID, a.ModifyIndex })
-	d.Evals, c.GoneEvals = differ(s.evals, h.Evals, again,
+	d.Evals, c.GoneEvals = differ(t.evals, h.Evals, look{t.looks, again},
 		func(e *fleet.Evaluation) (fleet.EvalID, fleet.Index) { return e.ID, e.ModifyIndex })
 	var bodies []body
 	c.hubLine, bodies = m.hubLine(&d)
 	return c, bodies
+}
+
+// look is one look at a hub.
+type look struct {
+	number uint64
+	again  bool // everything is to be told
 }
 
 // hubLine is a hub as it stands in the file.
@@ -145,25 +182,28 @@ func (l *hubLine) hub(m *memory) check.Hub {
 	return h
 }
 
-// differ returns what of now is not in last as it is, and the ids that are no
-// more, and makes last the same as now.
-func differ[K ~string, V any](last map[K]V, now []V, again bool, of func(*V) (K, fleet.Index)) (changed []V, gone []K) {
-	there := make(map[K]bool, len(now))
+// differ returns what of now was not told as it is, and the ids of what is no more.
+func differ[K ~string, V any](told map[K]*version, now []V, l look, of func(*V) (K, fleet.Index)) (changed []V, gone []K) {
 	for i := range now {
 		id, index := of(&now[i])
-		there[id] = true
-		if known, ok := last[id]; ok && !again {
-			if _, before := of(&known); before == index {
-				continue
-			}
+		v := told[id]
+		if v == nil {
+			v = &version{}
+			told[id] = v
+		} else if v.index == index && !l.again {
+			v.look = l.number
+			continue
 		}
-		last[id] = now[i]
+		v.index, v.look = index, l.number
 		changed = append(changed, now[i])
 	}
-	for id := range last {
-		if !there[id] {
+	if len(told) == len(now) {
+		return changed, nil
+	}
+	for id, v := range told {
+		if v.look != l.number {
 			gone = append(gone, id)
-			delete(last, id)
+			delete(told, id)
 		}
 	}
 	slices.Sort(gone)
@@ -172,7 +212,12 @@ func differ[K ~string, V any](last map[K]V, now []V, again bool, of func(*V) (K,
 
 // whole is the hub that a change makes of what it said last.
 func (m *memory) whole(c *hubChange) *check.Hub {
-	s, h := m.hub(c.Name), c.hub(m)
+	h := c.hub(m)
+	s := m.said[c.Name]
+	if s == nil {
+		s = &said{nodes: map[fleet.NodeID]fleet.Node{}, allocs: map[fleet.AllocID]fleet.Alloc{}, evals: map[fleet.EvalID]fleet.Evaluation{}}
+		m.said[c.Name] = s
+	}
 	for _, n := range h.Nodes {
 		s.nodes[n.ID] = n
 	}
@@ -201,6 +246,32 @@ func inOrder[K ~string, V any](m map[K]V) []V {
 		vs = append(vs, m[k])
 	}
 	return vs
+}
+
+// standing remembers an edge, and reports whether it stands where it stood.
+func (m *memory) standing(e *check.Edge) bool {
+	last, known := m.edges[e.Name]
+	m.edges[e.Name] = check.Edge{Name: e.Name, NodeID: e.NodeID, Link: e.Link, Journal: e.Journal}
+	if !known || e.Link == nil || e.Journal == nil || last.Link == nil || last.Journal == nil {
+		return false
+	}
+	link := *last.Link
+	link.Away, link.NextTry = e.Link.Away, e.Link.NextTry
+	return len(e.Rows)+len(e.Before) == 0 && e.Processes == nil &&
+		e.NodeID == last.NodeID && *e.Link == link && *e.Journal == *last.Journal
+}
+
+// stand is the edge that a still stands for.
+func (m *memory) stand(s *still) (*check.Edge, error) {
+	last, known := m.edges[s.Edge]
+	if !known || last.Link == nil || last.Journal == nil {
+		return nil, fmt.Errorf("%s stands where it stood, and nothing says where", s.Edge)
+	}
+	e := check.Edge{Name: last.Name, NodeID: last.NodeID}
+	link, journal := *last.Link, *last.Journal
+	link.Away, link.NextTry = s.Away, s.NextTry
+	e.Link, e.Journal = &link, &journal
+	return &e, nil
 }
 
 // applied is a command as it stands in the file.
@@ -261,7 +332,7 @@ func (m *memory) dress(stripped []alloc) []fleet.Alloc {
 	return allocs
 }
 
-func (a *alloc) version() version { return version{a.Namespace, a.JobID, a.JobVersion, a.JobHash} }
+func (a *alloc) version() jobVersion { return jobVersion{a.Namespace, a.JobID, a.JobVersion, a.JobHash} }
 
 func lean(nodes []fleet.Node) []node {
 	var ns []node

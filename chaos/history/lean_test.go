@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 
 	"skerry/chaos/check"
 	"skerry/chaos/history"
@@ -101,5 +102,46 @@ func TestFiles(t *testing.T) {
 	}
 	if _, err := history.Open(filepath.Join(dir, "none")); err == nil {
 		t.Error("a file that is not there was opened")
+	}
+}
+
+// TestAnEdgeThatStandsStillIsWrittenShort checks that looks at an edge are whole
+// again when they are read, and that those that found nothing new take little place.
+func TestAnEdgeThatStandsStillIsWrittenShort(t *testing.T) {
+	look := func(at time.Duration, change func(*check.Edge)) history.Record {
+		e := &check.Edge{
+			Name: "edge-1", NodeID: "n1",
+			Link: &check.Link{Connected: true, Session: 3, Epoch: 4, Status: fleet.NodeReady}, Journal: &check.Journal{First: 1, Last: 9, Acknowledged: 9},
+		}
+		change(e)
+		return seen(at, check.Observation{Edge: e})
+	}
+	same := func(*check.Edge) {}
+	records := []history.Record{
+		look(1, same),
+		look(2, same),
+		look(3, func(e *check.Edge) { e.Link.Away, e.Link.NextTry = time.Second, time.Minute }),
+		look(4, func(e *check.Edge) { e.Link.Connected = false }),
+		look(5, func(e *check.Edge) { e.Link.Connected = false }),
+		look(6, func(e *check.Edge) { e.Journal.Last = 10 }),
+		look(7, func(e *check.Edge) { e.Journal.Last, e.Rows = 10, []fleet.Transition{row} }),
+		look(8, func(e *check.Edge) { e.Link, e.Journal = nil, nil }),
+		look(9, func(e *check.Edge) { e.Link, e.Journal = nil, nil }),
+		look(10, same),
+		look(11, func(e *check.Edge) { e.Processes = map[check.TaskKey]int{} }),
+		at(12, end),
+	}
+	text := mustWrite(t, header, records)
+	got, err := readAll(mustOpen(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range records {
+		if !reflect.DeepEqual(got[i], records[i]) && i != 10 { // an empty map is read as none
+			t.Errorf("record %d: got %+v, want %+v", i, got[i].Edge, records[i].Edge)
+		}
+	}
+	if n := bytes.Count(text, []byte(`"Still"`)); n != 3 {
+		t.Errorf("%d looks are written short, of 3 that found nothing new:\n%s", n, text)
 	}
 }

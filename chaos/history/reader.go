@@ -112,6 +112,10 @@ func (r *Reader) restore(l *line) (Record, error) {
 		rec.Picture, err = r.picture.take(&r.memory, l.Picture)
 	case l.Hub != nil:
 		rec.Hub = r.memory.whole(l.Hub)
+	case l.Still != nil:
+		rec.Edge, err = r.memory.stand(l.Still)
+	case rec.Edge != nil:
+		r.memory.standing(rec.Edge)
 	case l.Applied != nil:
 		rec.Applied = l.Applied.whole(&r.memory)
 	case rec.End != nil:
@@ -127,7 +131,7 @@ func (r *Reader) restore(l *line) (Record, error) {
 // parts of a picture.
 func (l *line) sound(within bool) error {
 	kinds := l.Record.kinds()
-	for _, set := range []bool{l.Applied != nil, l.Hub != nil, l.Picture != nil} {
+	for _, set := range []bool{l.Applied != nil, l.Hub != nil, l.Still != nil, l.Picture != nil} {
 		if set {
 			kinds++
 		}

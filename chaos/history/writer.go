@@ -97,6 +97,9 @@ func (w *Writer) write(r Record) {
 		return
 	case r.Hub != nil:
 		l.Hub, l.Bodies = w.memory.change(r.Hub)
+	case r.Edge != nil && w.memory.standing(r.Edge):
+		w.put(stillLine{r.At, still{r.Edge.Name, r.Edge.Link.Away, r.Edge.Link.NextTry}})
+		return
 	case r.Applied != nil:
 		l.Applied, l.Bodies = w.memory.applied(r.Applied)
 	case r.Process != nil:
