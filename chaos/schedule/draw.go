@@ -83,7 +83,7 @@ type drawer struct {
 // placed first, while there is room.
 func (d *drawer) faults() []Fault {
 	n := int(math.Ceil(float64(d.shape.FaultsPerHour) * d.shape.Length.Hours()))
-	n = min(n, MaxFaults)
+	n = min(n, MaxFaults-1) // one may bring another with it
 	if len(d.shape.Kinds) == 0 {
 		return nil
 	}
@@ -93,14 +93,19 @@ func (d *drawer) faults() []Fault {
 	taken := newOccupancy(d.s.Topology, d.s.Length)
 	var faults []Fault
 	for i, kind := range kinds {
-		if d.chance(meanwhile) {
-			if f, ok := d.beside(taken, kind, faults); ok {
-				faults = append(faults, f)
-				continue
-			}
+		if len(faults) >= n {
+			break
 		}
-		if f, ok := d.place(taken, kind, slots[i], n); ok {
+		f, ok := Fault{}, false
+		if d.chance(meanwhile) && len(faults) > 0 {
+			f, ok = d.beside(taken, kind, faults)
+		}
+		if !ok {
+			f, ok = d.place(taken, kind, slots[i], n)
+		}
+		if ok {
 			faults = append(faults, f)
+			faults = append(faults, d.shown(taken, f)...)
 		}
 	}
 	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
@@ -162,7 +167,7 @@ const meanwhile = 35
 // beside draws a fault of the kind that begins while one of the others lasts.
 func (d *drawer) beside(taken *occupancy, kind Kind, faults []Fault) (Fault, bool) {
 	info, _ := kind.Info()
-	for range min(len(faults), triesInSlot) {
+	for range triesInSlot {
 		other := pick(d.rng, faults...)
 		f := d.fault(kind, other.At, other.End(d.s.Length))
 		if edges := d.s.Topology.EdgesOf(other); info.At == AtEdge && len(edges) > 0 {
@@ -173,6 +178,19 @@ func (d *drawer) beside(taken *occupancy, kind Kind, faults []Fault) (Fault, boo
 		}
 	}
 	return Fault{}, false
+}
+
+// shown draws what brings out the effect of a fault, most often.
+func (d *drawer) shown(taken *occupancy, f Fault) []Fault {
+	info, _ := f.Kind.Info()
+	kinds := slices.DeleteFunc(slices.Clone(info.Shown), func(k Kind) bool { return !slices.Contains(d.shape.Kinds, k) })
+	if len(kinds) == 0 || d.chance(20) {
+		return nil
+	}
+	if also, ok := d.beside(taken, pick(d.rng, kinds...), []Fault{f}); ok {
+		return []Fault{also}
+	}
+	return nil
 }
 
 // fits takes what the fault needs, if it may happen.

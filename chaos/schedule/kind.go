@@ -129,6 +129,9 @@ type Info struct {
 	After time.Duration
 	// Most is how many targets it may name; 0: any number.
 	Most int
+	// Shown are kinds that bring out its effect where nothing else would: one of them is
+	// often drawn with it.
+	Shown []Kind
 	// Weight is how often it is drawn, compared with others, and Drawn for how long.
 	Weight int
 	Drawn  Span

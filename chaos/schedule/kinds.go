@@ -117,12 +117,14 @@ var table = []Info{
 	},
 	{
 		Kind: DiskFull, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimDisk}, After: recovery, Drawn: Span{10 * time.Second, 10 * time.Minute}, Weight: 3,
+		Takes: []Claim{ClaimDisk}, After: recovery,
+		Shown: []Kind{CrashLoop, LinkCut, EdgeKill}, Drawn: Span{10 * time.Second, 10 * time.Minute}, Weight: 3,
 		Doc: "nothing can be written; an agent that gives up is started again when the time is over",
 	},
 	{
 		Kind: SlowDisk, At: AtMember, Lasting: Lasts, Shortest: time.Second, Longest: longest,
-		Params: []Param{syncParam}, Clock: Both, Takes: []Claim{ClaimDisk}, Drawn: Span{10 * time.Second, 10 * time.Minute}, Weight: 3,
+		Params: []Param{syncParam}, Clock: Both, Takes: []Claim{ClaimDisk},
+		Shown: []Kind{CrashLoop, LinkCut}, Drawn: Span{10 * time.Second, 10 * time.Minute}, Weight: 3,
 		Doc: "each sync takes long",
 	},
 	{
@@ -158,7 +160,8 @@ var table = []Info{
 	},
 	{
 		Kind: DriverDead, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: longest, Clock: Both,
-		Takes: []Claim{ClaimDriver}, Drawn: Span{10 * time.Second, 5 * time.Minute}, Weight: 3,
+		Takes: []Claim{ClaimDriver},
+		Shown: []Kind{EdgeKill, EdgeReboot, PowerCut}, Drawn: Span{10 * time.Second, 5 * time.Minute}, Weight: 3,
 		Doc: "the driver answers nothing but errors; what runs goes on",
 	},
 }
