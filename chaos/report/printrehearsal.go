@@ -42,10 +42,19 @@ func (r *Rehearsal) Print(w io.Writer) error {
 	if n := len(places) - maxPlaces; n > 0 {
 		fmt.Fprintf(&b, "  and %d more\n", n)
 	}
+	for _, u := range r.Unplaced {
+		paragraph(&b, u)
+	}
 	b.WriteString("\n")
 	r.drawText(&b, places[:min(len(places), maxPlaces)])
 	b.WriteString("\n")
-	for _, s := range r.Summary() {
+	allocs := r.allocTable(places[:min(len(places), maxPlaces)])
+	allocs.write(&b)
+	b.WriteString("\n")
+	for _, l := range r.Lows() {
+		paragraph(&b, l.String())
+	}
+	for _, s := range append(r.Summary(), r.Notes...) {
 		paragraph(&b, s)
 	}
 	_, err := io.WriteString(w, b.String())

@@ -25,6 +25,8 @@ type Rehearsal struct {
 	Outcome  history.Outcome  // of the run: whether the promises held
 	Reasons  []string
 	Broken   []check.Violation
+	Notes    []string  // of what was simulated, and how
+	Unplaced []string  // what found no place, and why
 	timeline *timeline // nil: it was not made from a history
 }
 
@@ -39,6 +41,7 @@ type RehearsedFault struct {
 // allocations that filled it.
 type RehearsedPlace struct {
 	Name   string
+	Job    fleet.JobID
 	Allocs []RehearsedAlloc // in order of their beginning
 }
 
@@ -51,6 +54,7 @@ type RehearsedAlloc struct {
 	// Ran is when its tasks really ran, and Unseen when the hubs called it unknown
 	// or lost.
 	Ran, Unseen []Window
+	Showed      []Sight // Unseen, told apart
 	// End is how it ended (complete, failed, lost, stopped), and Ended when; "": it
 	// was there at the end.
 	End   string
@@ -233,7 +237,7 @@ func Rehearse(r *history.Reader) (*Rehearsal, error) {
 	for _, f := range c.cluster.allocs {
 		p := places[f.name]
 		if p == nil {
-			p = &RehearsedPlace{Name: f.name}
+			p = &RehearsedPlace{Name: f.name, Job: f.job}
 			places[f.name] = p
 		}
 		p.Allocs = append(p.Allocs, c.rehearsed(f))
@@ -262,6 +266,7 @@ func (c *run) rehearsed(f *allocFact) RehearsedAlloc {
 	for _, s := range f.status.spans {
 		if s.state == fleet.ClientUnknown {
 			a.Unseen = append(a.Unseen, Window{s.from, s.to})
+			a.Showed = append(a.Showed, Sight{fleet.ClientUnknown, Window{s.from, s.to}})
 		}
 	}
 	if f.over() {
@@ -281,6 +286,9 @@ func (c *run) rehearsed(f *allocFact) RehearsedAlloc {
 			}
 		}
 		a.Unseen = append(a.Unseen, Window{end.at, until})
+		if a.End != signLost { // else it is how it ended
+			a.Showed = append(a.Showed, Sight{fleet.ClientLost, Window{end.at, until}})
+		}
 	}
 	slices.SortFunc(a.Unseen, func(x, y Window) int { return cmp.Compare(x.From, y.From) })
 	return a

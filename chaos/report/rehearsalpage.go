@@ -11,7 +11,7 @@ const maxPlaceRows = 500
 // rehearsalPage is what the template of a rehearsal is filled with.
 type rehearsalPage struct {
 	Name, Verdict, Headline, Lasted, Edges, Repeat, Left string
-	Summary, Faults                                      []string
+	Summary, Faults, Notes, Unplaced, Lows               []string
 	Places                                               []placeRow
 	Timeline                                             *timeline
 	Beside
@@ -27,7 +27,10 @@ func (r *Rehearsal) WriteHTML(w io.Writer, beside Beside) error {
 	p := rehearsalPage{
 		Name: r.Name, Verdict: string(r.Outcome), Headline: headline(r.Outcome), Lasted: stamp(r.Lasted),
 		Edges: plural(len(r.Edges), "edge"), Repeat: r.Repeat, Summary: r.Summary(), Faults: r.faultLines(),
-		Timeline: r.timeline, Beside: beside,
+		Notes: r.Notes, Unplaced: r.Unplaced, Timeline: r.timeline, Beside: beside,
+	}
+	for _, l := range r.Lows() {
+		p.Lows = append(p.Lows, l.String())
 	}
 	places := r.inOrder()
 	if n := len(places) - maxPlaceRows; n > 0 {
