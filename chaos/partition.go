@@ -101,7 +101,7 @@ func (r *partition) round(ctx context.Context, number int) error {
 	}
 	took, picture, err := r.quiet(ctx)
 	if err != nil {
-		r.violations = append(r.violations, check.Violation{Invariant: 5, Message: err.Error()})
+		r.violations = append(r.violations, check.Violation{Invariant: check.Settled, Message: err.Error()})
 	}
 	r.settled = append(r.settled, took)
 	found := check.Quiet(picture)

@@ -71,7 +71,7 @@ func undelivered(picture check.Picture) string {
 	}
 	// What is delivered and running is a matter of time until the bound is over.
 	if vs := check.Quiet(picture); len(vs) > 0 {
-		if i := slices.IndexFunc(vs, func(v check.Violation) bool { return v.Invariant == 1 || v.Invariant == 5 }); i >= 0 {
+		if i := slices.IndexFunc(vs, func(v check.Violation) bool { return v.Invariant == check.ExactlyOnce || v.Invariant == check.Settled }); i >= 0 {
 			return vs[i].Message
 		}
 	}

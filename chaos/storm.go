@@ -51,7 +51,6 @@ type storm struct {
 
 	saved  bool // there is a copy of all hubs' data
 	clones int
-	judged int
 
 	mu      sync.Mutex
 	numbers int                      // guarded by mu, as all below: of faults
@@ -186,7 +185,6 @@ func (s *storm) settle(ctx context.Context, chapter, faults int) error {
 		s.watch.quiet(picture)
 		s.watch.usage()
 	}
-	s.judged++
 	s.settled = append(s.settled, took)
 	verdict := "ok"
 	if vs := s.watch.violations(); len(vs) > 0 {

@@ -13,7 +13,7 @@ import (
 
 // Checked are the invariants that Quiet judges.
 func Checked() []Invariant {
-	return []Invariant{ExactlyOnce, HeartbeatFirst, AbsenceStopsNothing, RebootBringsBack, Settled, NoOvercommit}
+	return []Invariant{ExactlyOnce, HeartbeatFirst, AbsenceStopsNothing, RebootBringsBack, Settled, NoOvercommit, LegalHistory}
 }
 
 // Picture is what was seen when everything was quiet.
@@ -110,11 +110,13 @@ func Quiet(p Picture) []Violation {
 		for _, e := range p.Edges {
 			vs = append(vs, delivered(h, e)...)
 			vs = append(vs, lostAloud(h, e)...)
+			vs = append(vs, reported(h, e)...)
 		}
 		for _, n := range h.Nodes {
 			vs = append(vs, sessions(h, n)...)
 		}
 		vs = append(vs, counts(h, p.Wanted)...)
+		vs = append(vs, alternating(h)...)
 		vs = append(vs, Committed(h.Name, h.Nodes, h.Allocs)...)
 	}
 	for _, e := range p.Edges {
@@ -122,6 +124,7 @@ func Quiet(p Picture) []Violation {
 			vs = append(vs, undisturbed(p.Hubs[0], e)...)
 		}
 		vs = append(vs, startedOnce(e, p.Starts)...)
+		vs = append(vs, legal(e)...)
 	}
 	if len(p.Hubs) > 0 {
 		vs = append(vs, actual(p.Hubs[0], p.Edges)...)

@@ -53,7 +53,7 @@ func hub(name string, rows []fleet.Transition) check.Hub {
 			Resources: fleet.Resources{CPU: 100, MemoryMB: 100},
 		}},
 		Allocs: []fleet.Alloc{{
-			ID: alloc, NodeID: node, JobID: "job", DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientRunning,
+			ID: alloc, NodeID: node, JobID: "job", DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientRunning, ReportedStatus: fleet.ClientRunning,
 			TaskStates: map[string]fleet.TaskState{"main": {State: fleet.TaskRunning}},
 			AllocStates: []fleet.AllocState{
 				{Field: fleet.AllocStateClientStatus, Value: fleet.ClientUnknown, Time: time.Unix(1, 0)},
@@ -158,6 +158,13 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 		{"its process is gone", 5, func(p *check.Picture) { delete(p.Edges[0].Processes, task) }},
 		{"a process is left over", 5, func(p *check.Picture) { p.Edges[0].Processes[check.TaskKey{Alloc: "alloc-2", Task: "main"}] = 1 }},
 		{"hubs disagree", 5, func(p *check.Picture) { p.Hubs[1].Allocs[0].DesiredStatus = fleet.DesiredStop }},
+		{"a status is not what was journaled last", 1, func(p *check.Picture) { p.Hubs[1].Allocs[0].ReportedStatus = fleet.ClientPending }},
+		{"a loss of the link follows a loss", 12, func(p *check.Picture) { p.Edges[0].Rows[3].Kind = fleet.TransitionDisconnect }},
+		{"a hub has a node back twice", 12, func(p *check.Picture) {
+			back := fleet.HistoryEntry{Side: fleet.SideHub, Index: 12, AllocID: alloc, Event: fleet.EventNodeReconnected}
+			h := p.Hubs[0].AllocHistory
+			h[alloc] = append(h[alloc], back, back)
+		}},
 		{"a node is over-committed", 7, func(p *check.Picture) { p.Hubs[0].Allocs[0].AllocatedResources.CPU = 101 }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -141,6 +141,12 @@ func (m *Monitor) Quiet(at time.Duration, p Picture) []Violation {
 
 func (m *Monitor) picture(at time.Duration, p Picture) {
 	m.scene.now = max(m.scene.now, at)
+	if len(p.Hubs)+len(p.Edges) == 0 {
+		return
+	}
+	for _, i := range Checked() {
+		m.scene.judge(i)
+	}
 	for _, v := range Quiet(p) {
 		v.At = m.scene.now
 		m.scene.add(v)
