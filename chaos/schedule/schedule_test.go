@@ -249,3 +249,14 @@ func TestParseCut(t *testing.T) {
 		}
 	}
 }
+
+func TestParseFault(t *testing.T) {
+	f, err := schedule.ParseFault(schedule.EdgeReboot, "3@2h")
+	if got := f.String(); err != nil || got != "at 2h edge-reboot edge-3" {
+		t.Errorf("%s, %v", got, err)
+	}
+	_, err = schedule.ParseFault(schedule.EdgeReboot, "3@2h:400h:3")
+	if want := `read the edge-reboot "3@2h:400h:3": the duration must be a duration like 90s, 45m, 1h30m or 2d, not "400h:3" (EDGE@TIME:DURATION, such as 3@2h:45m)`; err == nil || err.Error() != want {
+		t.Errorf("%v\nwant\n%s", err, want)
+	}
+}
