@@ -45,10 +45,7 @@ func NewNetns(prefix string) (*Netns, error) {
 
 func (n *Netns) namespace(m string) string { return n.prefix + "-" + m }
 
-// subnet holds all members.
-const subnet = "10.77.0.0/16"
-
-// address gives the next one out.
+// address gives the next one of 10.77.0.0/16 out.
 func (n *Netns) address() netip.Addr {
 	n.given++
 	return netip.AddrFrom4([4]byte{10, 77, byte(n.given / 250), byte(n.given%250 + 1)})

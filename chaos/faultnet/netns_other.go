@@ -4,7 +4,16 @@ package faultnet
 
 import "errors"
 
-// NewNetns is not to be had here.
-func NewNetns(string) (*Proxy, error) {
-	return nil, errors.New("make network namespaces: Linux is needed (use the proxy instead)")
-}
+// Netns is not to be had here.
+type Netns struct{ *Proxy }
+
+var errLinux = errors.New("make network namespaces: Linux is needed (use the proxy instead)")
+
+// NewNetns fails.
+func NewNetns(string) (*Netns, error) { return nil, errLinux }
+
+func (n *Netns) Within(string, func() error) error  { return errLinux }
+func (n *Netns) Refuse(string) error                { return errLinux }
+func (n *Netns) Accept(string) error                { return errLinux }
+func (n *Netns) Refused(string) error               { return errLinux }
+func (n *Netns) Move(string) (func() uint64, error) { return nil, errLinux }
