@@ -37,7 +37,7 @@ what the libraries do by chance may differ. What fails is kept below --report: t
 history, a page to look at, and all data directories.`,
 		Example: `  skerry-chaos sim --seeds 20
   skerry-chaos sim --seed 17 --seeds 1 --record
-  skerry-chaos sim --scenario chaos/scenarios/keep-original.txt
+  skerry-chaos sim --scenario chaos/scenarios/away-kept.txt
   skerry-chaos sim --seeds 1000 --budget 10m --coverage`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
