@@ -2,12 +2,14 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
 PROGRAMS := skerry skerry-edge skerry-chaos
-ROUNDS ?= 20
+# How long chaos goes on: virtual time for BUDGET, real processes for FOR.
+BUDGET ?= 10m
+FOR ?= 30m
 # The race detector needs a C compiler; without one the tests run without it.
 RACE := $(shell command -v $$(go env CC) >/dev/null 2>&1 && echo -race)
 SEED ?= $(shell date +%s)
 
-.PHONY: build test demo bench lint chaos cross fuzz
+.PHONY: build test demo bench lint chaos chaos-real planted cross fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -37,8 +39,14 @@ cross: ## compiles for every system that is supported
 	  echo "build skerry-edge for $$t"; \
 	  GOOS=$${t%/*} GOARCH=$${t#*/} CGO_ENABLED=0 go build -o /dev/null ./cmd/skerry-edge || exit 1; done
 
-chaos: build ## random partitions on real processes: make chaos ROUNDS=200 SEED=7
-	bin/skerry-chaos run partition --bin bin --rounds $(ROUNDS) --seed $(SEED)
+chaos: build ## whole fleets in virtual time, an hour of faults in seconds: make chaos BUDGET=10m SEED=7
+	bin/skerry-chaos sim --seeds 1000000 --budget $(BUDGET) --seed $(SEED) --report dist/chaos $(CHAOS)
+
+chaos-real: build ## real processes, disks, clocks and networks: make chaos-real FOR=30m SEED=7
+	bin/skerry-chaos run faults --bin bin --for $(FOR) --seed $(SEED) --report dist/chaos-real
+
+planted: ## bugs put in by intent, each found by the checkers and named by the right invariant
+	go test -tags planted -timeout 60m ./planted/... ./chaos/planted/...
 
 fuzz: ## every fuzz target for a while: make fuzz FUZZTIME=1m
 	@for f in $$(grep -rl '^func Fuzz' --include=*_test.go .); do \
