@@ -26,29 +26,28 @@ func happeningOf(t fleet.Transition) happening {
 
 // lostAloud checks invariant 1 of a journal that was damaged: a row that it held
 // and that the hub does not have is among those that a gap row at the hub speaks
-// of. A gap row without a count says that it is not known how many there were.
+// of. A gap row without a count says that it is not known how many there were. What
+// a hub let go at its own bound, and counts, is not lost.
 func lostAloud(h Hub, e Edge) []Violation {
 	known := map[happening]bool{}
-	oldest := map[fleet.AllocID]int64{} // what a hub let go at its own bound is its oldest
 	for _, a := range h.Allocs {
 		for _, entry := range h.AllocHistory[a.ID] {
-			t := entry.Transition
-			if t == nil {
-				continue
-			}
-			known[happeningOf(*t)] = true
-			if first, ok := oldest[a.ID]; !ok || t.Wall < first {
-				oldest[a.ID] = t.Wall
+			if entry.Transition != nil {
+				known[happeningOf(*entry.Transition)] = true
 			}
 		}
 	}
-	var missing []fleet.Transition
+	missing := map[fleet.AllocID][]fleet.Transition{}
 	for _, row := range e.Before {
-		if first, ok := oldest[row.Alloc]; ok && row.Wall >= first && !known[happeningOf(row)] {
-			missing = append(missing, row)
+		if len(h.AllocHistory[row.Alloc]) > 0 && !known[happeningOf(row)] {
+			missing[row.Alloc] = append(missing[row.Alloc], row)
 		}
 	}
-	if len(missing) == 0 {
+	var lost []fleet.Transition
+	for _, id := range sorted(missing) {
+		lost = append(lost, missing[id][min(uint64(len(missing[id])), h.Dropped[id]):]...)
+	}
+	if len(lost) == 0 {
 		return nil
 	}
 	spoken, uncounted := uint64(0), false
@@ -58,9 +57,9 @@ func lostAloud(h Hub, e Edge) []Violation {
 			uncounted = uncounted || t.Dropped == 0
 		}
 	}
-	if uncounted || spoken >= uint64(len(missing)) {
+	if uncounted || spoken >= uint64(len(lost)) {
 		return nil
 	}
 	return []Violation{violation(1, "%s lacks %d rows that %s had journaled, and %d are said to be lost (row %d: %s)",
-		h.Name, len(missing), e.Name, spoken, missing[0].Seq, describe(missing[0]))}
+		h.Name, len(lost), e.Name, spoken, lost[0].Seq, describe(lost[0]))}
 }
