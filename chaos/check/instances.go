@@ -69,6 +69,9 @@ func (t *instances) running(s *scene) map[fleet.JobID][]string {
 			if truth.live == 0 || f == nil || seen[key.Alloc] {
 				continue
 			}
+			if f.stale { // hubs that were put back do not know it: it runs on, and is shown
+				continue
+			}
 			seen[key.Alloc] = true
 			running[f.alloc.JobID] = append(running[f.alloc.JobID], f.alloc.Name+" "+fleet.Short(key.Alloc)+" on "+m.name)
 		}
