@@ -89,7 +89,7 @@ func (t *boots) excused(s *scene, b back) bool {
 	if after, limited := f.stopAfter(); limited && b.m.alone(s.now) >= after-s.limits.Start-2*s.limits.Slack {
 		return true
 	}
-	return s.cloned(b.m.name) || s.weather.since(s.now, b.since-s.limits.Heal, b.m.name, Damages) ||
+	return s.cloned(b.m.name) || b.m.forgetful(b.since-s.limits.Heal) ||
 		s.weather.since(s.now, b.since, b.m.name, Chokes, EndsTasks) || s.weather.during(b.m.name, Halts) ||
 		s.weather.beganAfter(b.since, b.m.name, Halts)
 }

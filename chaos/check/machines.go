@@ -28,6 +28,11 @@ type machine struct {
 	beat, beatOn time.Duration
 	beaten       bool
 	kills        int // unclean ends of its agent since the last beat
+
+	// damaged says that its journal lost what it held, and no hub has told it again
+	// what it shall run; mended is when the last time of that was over, -1: never.
+	damaged bool
+	mended  time.Duration
 }
 
 // taskTruth is a task as it really is.
@@ -50,7 +55,7 @@ func newMachines() *machines {
 func (t *machines) of(name string) *machine {
 	m := t.by[name]
 	if m == nil {
-		m = &machine{name: name, agent: -1, connected: -1, tasks: map[TaskKey]*taskTruth{}}
+		m = &machine{name: name, agent: -1, connected: -1, mended: -1, tasks: map[TaskKey]*taskTruth{}}
 		t.by[name] = m
 	}
 	return m
@@ -66,6 +71,12 @@ func (s *scene) cloned(name string) bool {
 	return m != nil && m.node != "" && len(s.truth.nodes[m.node]) > 1
 }
 
+// forgetful reports whether an edge may lack what it once knew, or did so at some
+// time from then on.
+func (m *machine) forgetful(then time.Duration) bool {
+	return m.damaged || m.mended >= 0 && m.mended >= then
+}
+
 // learn takes what an observation tells of machines.
 func (t *machines) learn(s *scene, o *Observation) {
 	switch {
@@ -73,6 +84,10 @@ func (t *machines) learn(s *scene, o *Observation) {
 		t.of(o.Process.Name).process(s, o.Process)
 	case o.Task != nil:
 		t.of(o.Task.Edge).task(s.now, o.Task)
+	case o.Fault != nil:
+		for name, m := range t.by {
+			m.damaged = m.damaged || o.Fault.touches(name, []Effect{Damages})
+		}
 	case o.Edge != nil:
 		t.of(o.Edge.Name).look(s, o.Edge)
 		if id := o.Edge.NodeID; id != "" && !t.nodes[id][o.Edge.Name] {
@@ -160,6 +175,9 @@ func (m *machine) look(s *scene, e *Edge) {
 	}
 	if e.Link == nil {
 		return
+	}
+	if whole := e.Journal == nil || e.Journal.Lost == ""; m.damaged && whole && e.Link.Connected && !s.weather.during(m.name, Damages) {
+		m.damaged, m.mended = false, s.now
 	}
 	before := m.connected
 	switch {

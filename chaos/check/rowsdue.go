@@ -106,7 +106,7 @@ func (t *rowsDue) tick(s *scene) {
 			continue
 		}
 		h := e.open[0]
-		if s.cloned(name) || s.weather.since(s.now, h.at, name, Damages) {
+		if s.cloned(name) || s.truth.of(name).forgetful(h.at) {
 			e.open = nil
 			continue
 		}

@@ -85,7 +85,7 @@ func (t *stops) end(s *scene, _ *Picture) {
 func (t *stops) judge(s *scene, p stop) {
 	s.judge(AbsenceStopsNothing)
 	f := s.fleet.allocs[p.key.Alloc]
-	if f == nil || t.wanted(s, p, f) || s.cloned(p.m.name) || s.weather.since(s.now, p.at-s.limits.Heal, p.m.name, Damages) ||
+	if f == nil || t.wanted(s, p, f) || s.cloned(p.m.name) || p.m.forgetful(p.at-s.limits.Heal) ||
 		s.weather.since(s.now, p.at-s.limits.Slack, p.m.name, EndsTasks) {
 		return
 	}
@@ -167,7 +167,7 @@ func (t *stops) overdue(s *scene, m *machine) {
 		s.judge(StopDeadline)
 		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*markEvery(after)
 		if alone < after+slack || s.now-max(m.agent, f.first) < slack || f.first > m.beat && s.now-f.first < after+slack ||
-			s.weather.since(s.now, s.now-slack, m.name, Halts, Chokes, Damages) {
+			m.forgetful(s.now-slack) || s.weather.since(s.now, s.now-slack, m.name, Halts, Chokes) {
 			continue
 		}
 		t.late[key] = true

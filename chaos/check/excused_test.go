@@ -1,0 +1,159 @@
+package check_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/fleet"
+)
+
+// TestExcused has things happen that look like a violation, and are none.
+func TestExcused(t *testing.T) {
+	stopSoon := &fleet.Disconnect{StopOnClientAfter: ptr(time.Minute)}
+	window := &fleet.Disconnect{LostAfter: ptr(30 * time.Second)}
+	for _, c := range []struct {
+		name string
+		d    *fleet.Disconnect
+		do   func(p *plant)
+	}{
+		{"a stop that was told just before the link went", nil, func(p *plant) {
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.change(p.id)
+			heal := p.cut(p.e)
+			p.end(p.e, p.id)
+			heal()
+		}},
+		{"a stop that a person on site asked for", nil, func(p *plant) {
+			heal := p.cut(p.e)
+			p.see(check.Observation{Request: &check.Request{Edge: p.e.name, Alloc: p.id, What: "stop"}})
+			p.end(p.e, p.id)
+			heal()
+		}},
+		{"a stop after stop_on_client_after", stopSoon, func(p *plant) {
+			heal := p.away()
+			p.pass(45 * time.Second)
+			p.end(p.e, p.id)
+			heal()
+			p.conclude(p.id, fleet.ClientComplete)
+		}},
+		{"the same across a boot, by its machine's own time", stopSoon, func(p *plant) {
+			heal := p.away()
+			p.pass(20 * time.Second)
+			p.process(p.e, check.ProcessPowerCut)
+			p.pass(10 * time.Minute) // the machine is off: that does not count
+			p.e.booted, p.e.beat = p.at, p.e.beat+10*time.Minute
+			p.process(p.e, check.ProcessStart)
+			p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent})
+			p.status(p.e, p.id, fleet.ClientPending, fleet.TaskLostAtReboot)
+			p.task(p.e, p.id, check.TaskStarted)
+			p.status(p.e, p.id, fleet.ClientRunning, fleet.TaskStarted)
+			p.pass(25 * time.Second)
+			p.end(p.e, p.id)
+			heal()
+			p.conclude(p.id, fleet.ClientComplete)
+		}},
+		{"given up when its window is over, and stopped when its edge is back", window, func(p *plant) {
+			heal := p.away()
+			p.pass(40 * time.Second)
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.conclude(p.id, fleet.ClientLost)
+			heal()
+			p.pass(time.Second)
+			p.end(p.e, p.id)
+		}},
+		{"a task of a group that ends with another one", nil, func(p *plant) {
+			p.see(check.Observation{Task: &check.Task{Edge: p.e.name, Alloc: p.id, Task: "side", What: check.TaskStarted}})
+			p.see(check.Observation{Task: &check.Task{Edge: p.e.name, Alloc: p.id, Task: "side", What: check.TaskExited}})
+			for _, event := range []string{fleet.TaskStarted, fleet.TaskTerminated} {
+				p.row(p.e, fleet.Transition{Kind: fleet.TransitionTask, Alloc: p.id, Task: "side", Event: &fleet.TaskEvent{Type: event}})
+			}
+			p.end(p.e, p.id)
+		}},
+		{"a session that takes over, with rows that it has yet to send", nil, func(p *plant) {
+			p.health(1)
+			p.open(p.e)
+			p.send(p.e)
+		}},
+		{"rows that are sent again", nil, func(p *plant) {
+			b := p.batch(p.e)
+			b.First, b.Rows = 1, append(b.Rows, p.e.rows...)
+			p.entry("alloc_updates", &check.Effects{Batches: []check.Batch{b}})
+		}},
+		{"a refusal that ends its session", nil, func(p *plant) {
+			p.entry("alloc_updates", &check.Effects{Batches: []check.Batch{{
+				Node: p.e.node, Epoch: p.e.epoch - 1, First: 9, Code: fleet.CodeStaleEpoch, Applied: p.e.applied, Status: fleet.NodeReady,
+			}}})
+			p.open(p.e)
+		}},
+		{"a journal that was damaged and is rebuilt", nil, func(p *plant) {
+			heal := p.cut(p.e)
+			p.process(p.e, check.ProcessKill)
+			end := p.fault("bit-flip", []check.Effect{check.Damages}, p.e.name)
+			p.process(p.e, check.ProcessStart)
+			end()
+			p.e.rows, p.e.looked = p.e.rows[:p.e.applied], 0
+			p.task(p.e, p.id, check.TaskExited) // and nobody there knows of it
+			p.pass(time.Minute)
+			p.row(p.e, fleet.Transition{Kind: fleet.TransitionGap, Message: "the journal was damaged"})
+			p.row(p.e, fleet.Transition{Kind: fleet.TransitionDisconnect})
+			heal()
+			p.run(p.e, p.id)
+		}},
+		{"hubs that were put back", nil, func(p *plant) {
+			applied, index, order := p.e.applied, p.index, len(p.order)
+			p.health(1)
+			p.send(p.e)
+			p.stop(p.e, p.id)
+			p.place(p.job, 0, p.other, "")
+			end := p.fault("restore", []check.Effect{check.Rewinds, check.Halts})
+			p.index, p.order, p.e.applied = index, p.order[:order], applied
+			p.allocs[p.id].DesiredStatus, p.allocs[p.id].ClientStatus = fleet.DesiredRun, fleet.ClientRunning
+			p.e.linked = false
+			end()
+			p.open(p.e)
+			p.send(p.e)
+		}},
+		{"an entry that a hub applies again after its start", nil, func(p *plant) {
+			p.see(check.Observation{Process: &check.Process{Name: "hub-2", What: check.ProcessKill}})
+			p.see(check.Observation{Process: &check.Process{Name: "hub-2", What: check.ProcessStart}})
+			first := slices.IndexFunc(p.all, func(o check.Observation) bool { return o.Applied != nil && o.Applied.Hub == "hub-2" })
+			again := *p.all[first].Applied
+			again.Effects = nil
+			p.see(check.Observation{Applied: &again})
+		}},
+		{"a hub that took a snapshot", nil, func(p *plant) {
+			hubs := p.hubs
+			p.hubs = hubs[:2]
+			p.entry("evals", nil)
+			p.entry("evals", nil)
+			p.hubs = hubs
+			p.entry("evals", nil)
+		}},
+		{"edges that come back with jitter", nil, func(p *plant) {
+			names := p.fleetOf(6)
+			end := p.fault("cut", []check.Effect{check.Severs}, names...)
+			for round := range 6 {
+				for i, name := range names {
+					p.at += time.Duration(100*(1+i*(round+3)%7)) * time.Millisecond
+					p.see(check.Observation{Dial: &check.Dial{Edge: name}})
+				}
+				p.at += time.Second << round
+			}
+			end()
+		}},
+		{"usage that goes up and down", nil, func(p *plant) {
+			for i := range 40 {
+				p.see(check.Observation{Usage: &check.Usage{Who: "edge-1", Quiet: true, Files: 10 + 30*(i%3/2), Goroutines: 30 + i%7}})
+				p.see(check.Observation{Usage: &check.Usage{Who: "edge-1", Files: 1000, Goroutines: 1000}})
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPlant(t, c.d)
+			c.do(p)
+			p.nothing()
+		})
+	}
+}
