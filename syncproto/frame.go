@@ -31,24 +31,43 @@ func NewReader(r io.Reader) *Reader { return &Reader{bufio.NewReaderSize(r, read
 // CodeFrameTooLarge; the stream is then out of step and must be given up. Memory
 // grows with what has arrived, never with what a length announces.
 func (r *Reader) Read() (Message, error) {
-	b, err := r.r.ReadByte()
+	f, err := r.Next()
 	if err != nil {
 		return nil, err
+	}
+	return f.Decode()
+}
+
+// Next is Read without the decoding, which takes far more stack than reading does:
+// a hub has three goroutines for every edge that do nothing but wait for a frame.
+func (r *Reader) Next() (Frame, error) {
+	b, err := r.r.ReadByte()
+	if err != nil {
+		return Frame{}, err
 	}
 	t := FrameType(b)
 	if _, ok := decoders[t]; !ok {
-		return nil, fleet.Errorf(fleet.CodeFrameBad, "read a frame: type %d is not known", b)
+		return Frame{}, fleet.Errorf(fleet.CodeFrameBad, "read a frame: type %d is not known", b)
 	}
 	n, err := r.length(t)
 	if err != nil {
-		return nil, err
+		return Frame{}, err
 	}
 	body, err := r.body(t, n)
 	if err != nil {
-		return nil, err
+		return Frame{}, err
 	}
-	return DecodeMessage(t, body)
+	return Frame{Type: t, Body: body}, nil
 }
+
+// Frame is a frame as it came.
+type Frame struct {
+	Type FrameType
+	Body []byte
+}
+
+// Decode gives its message.
+func (f Frame) Decode() (Message, error) { return DecodeMessage(f.Type, f.Body) }
 
 // Rest returns a reader of the raw bytes that follow the last frame.
 func (r *Reader) Rest() io.Reader { return r.r }

@@ -52,6 +52,7 @@ type session struct {
 	received received
 	halfWay  halfWay
 	looked   time.Duration     // when idle looked last
+	paid     int64             // for the rows that the machine gives next
 	probes   []chan<- struct{} // closed by an answer
 	end      *syncproto.EventEnd
 }
@@ -61,8 +62,16 @@ type session struct {
 type inbound struct {
 	on     syncproto.Stream
 	stream *transport.Stream
-	frame  syncproto.Message
+	frame  syncproto.Frame
 	err    error
+}
+
+// weight is what a frame takes from the gateway's budget: that of rows.
+func (in inbound) weight() int64 {
+	if in.frame.Type != syncproto.FrameUpdates {
+		return 0
+	}
+	return int64(len(in.frame.Body))
 }
 
 // call steps the machine within the loop.
@@ -159,17 +168,27 @@ func (s *session) take(ctx context.Context, in inbound) []syncproto.Output {
 		s.work.Go(func() error { s.read(ctx, in.on, in.stream); return nil })
 		return nil
 	case in.err == nil:
-		out := s.machine.Frame(s.now(), in.on, in.frame)
-		if u, ok := in.frame.(syncproto.Updates); ok && !accepted(out) {
-			s.gw.budget.Release(weight(u))
-		}
-		return out
+		return s.frame(in)
 	}
 	var bad *fleet.Error
 	if errors.As(in.err, &bad) {
 		return s.machine.Bad(bad)
 	}
 	return s.machine.Bad(fleet.Errorf(fleet.CodeUnavailable, "the edge closed the %s stream", in.on))
+}
+
+// frame decodes a frame and steps the machine on it.
+func (s *session) frame(in inbound) []syncproto.Output {
+	m, err := in.frame.Decode()
+	if err != nil {
+		s.gw.budget.Release(in.weight())
+		return s.machine.Bad(fleet.AsError(err))
+	}
+	out := s.machine.Frame(s.now(), in.on, m)
+	if s.paid = in.weight(); !accepted(out) {
+		s.gw.budget.Release(s.paid)
+	}
+	return out
 }
 
 // accepted reports whether the machine gives rows to be applied: their answer
@@ -210,11 +229,12 @@ func (s *session) accept(ctx context.Context) {
 func (s *session) read(ctx context.Context, on syncproto.Stream, stream *transport.Stream) {
 	r := syncproto.NewReader(stream)
 	for {
-		m, err := r.Read()
-		if u, ok := m.(syncproto.Updates); ok && s.gw.budget.Acquire(ctx, weight(u)) != nil {
+		f, err := r.Next()
+		in := inbound{on: on, frame: f, err: err}
+		if w := in.weight(); w > 0 && s.gw.budget.Acquire(ctx, w) != nil {
 			return
 		}
-		if !s.hand(ctx, inbound{on: on, frame: m, err: err}) || err != nil {
+		if !s.hand(ctx, in) || err != nil {
 			return
 		}
 	}
@@ -225,9 +245,7 @@ func (s *session) hand(ctx context.Context, in inbound) bool {
 	case s.frames <- in:
 		return true
 	case <-ctx.Done():
-		if u, ok := in.frame.(syncproto.Updates); ok {
-			s.gw.budget.Release(weight(u))
-		}
+		s.gw.budget.Release(in.weight())
 		return false
 	}
 }
@@ -357,12 +375,4 @@ func quiet(err error) error {
 		return nil
 	}
 	return err
-}
-
-func weight(u syncproto.Updates) int64 {
-	n := 0
-	for _, r := range u.Rows {
-		n += len(r)
-	}
-	return int64(n)
 }

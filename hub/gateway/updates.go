@@ -36,7 +36,7 @@ func (s *session) updates(e syncproto.EventUpdates) {
 		Rows: e.Updates.Rows, Base: e.Updates.Base, Received: s.received.take(),
 	}
 	s.inFlight = append(s.inFlight, batch)
-	paid := weight(e.Updates)
+	paid := s.paid
 	s.gw.folder.submit(submission{batch: batch, gone: s.over, answer: func(r state.BatchResult, err error) {
 		s.gw.budget.Release(paid)
 		s.answers <- answer{result: r, err: err, index: batch.Received}
