@@ -11,6 +11,7 @@ import (
 	"skerry/chaos/check"
 	"skerry/chaos/history"
 	"skerry/chaos/observe"
+	"skerry/drivers/sim"
 	"skerry/fleet"
 )
 
@@ -202,13 +203,22 @@ func (r *run) picture(ctx context.Context) check.Picture {
 	}
 	for _, e := range r.c.Edges {
 		p.Edges = append(p.Edges, r.edgePicture(ctx, e))
-		for id, n := range e.world.Starts() {
-			if t, ok := taskOf(id); ok {
-				p.Starts[t.Alloc] += n
-			}
+		for task, n := range starts(e.world) {
+			p.Starts[task.Alloc] = max(p.Starts[task.Alloc], n) // an allocation is started with all its tasks
 		}
 	}
 	return p
+}
+
+// starts counts how often each task was started, all its attempts together.
+func starts(w *sim.World) map[taskName]int {
+	out := map[taskName]int{}
+	for id, n := range w.Starts() {
+		if t, ok := taskOf(id); ok {
+			out[t] += n
+		}
+	}
+	return out
 }
 
 func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {

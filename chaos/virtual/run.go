@@ -62,6 +62,7 @@ type run struct {
 	began   time.Time
 	wall    func() time.Duration
 	moves   atomic.Int64 // addresses given out to those that moved
+	making  atomic.Bool  // the cluster: the schedule's time does not count yet
 	ended   atomic.Bool  // nothing is observed any more
 
 	mu     sync.Mutex
@@ -134,6 +135,7 @@ func edgeNames(t schedule.Topology) []string {
 // play starts the cluster, lets everything happen, waits until all is quiet, and judges.
 func (r *run) play(ctx context.Context) (err error) {
 	r.began = time.Now()
+	r.making.Store(true)
 	if r.c, err = Start(ctx, r.config()); err != nil {
 		return fmt.Errorf("start the cluster: %w", err)
 	}
@@ -148,6 +150,7 @@ func (r *run) play(ctx context.Context) (err error) {
 		return err
 	}
 	r.began = time.Now() // times of the schedule count from here
+	r.making.Store(false)
 	r.usage()
 	looking, stop := context.WithCancel(ctx)
 	var watch errgroup.Group
@@ -258,6 +261,14 @@ func (r *run) awaitFleet(ctx context.Context) error {
 // elapsed is the run's own time.
 func (r *run) elapsed() time.Duration { return time.Since(r.began) }
 
+// at is the time of what is seen: all that comes before the schedule is at its start.
+func (r *run) at() time.Duration {
+	if r.making.Load() {
+		return 0
+	}
+	return max(0, r.elapsed())
+}
+
 // until waits for a time of the run; false: the run is over.
 func (r *run) until(ctx context.Context, at time.Duration) bool { return pause(ctx, at-r.elapsed()) }
 
@@ -266,7 +277,7 @@ func (r *run) see(o check.Observation) {
 	if r.ended.Load() {
 		return
 	}
-	o.At = max(0, r.elapsed())
+	o.At = r.at()
 	for _, v := range r.monitor.Observe(o) {
 		r.record(history.Record{Violation: &v})
 	}
@@ -274,7 +285,7 @@ func (r *run) see(o check.Observation) {
 }
 
 func (r *run) record(rec history.Record) {
-	rec.At = max(0, r.elapsed())
+	rec.At = r.at()
 	if err := r.hist.Write(rec); err != nil {
 		r.complain("record: %v", err)
 	}
