@@ -65,6 +65,7 @@ func command() *cobra.Command {
 	root.AddCommand(clocked()...)
 	root.AddCommand(run, demo(s), footprint(s))
 	root.AddCommand(sim()...)
+	root.AddCommand(rehearsal()...)
 	root.AddCommand(old()...)
 	return root
 }

@@ -1,0 +1,191 @@
+package rehearse
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"skerry/chaos/schedule"
+	"skerry/chaos/virtual"
+	"skerry/drivers/sim"
+	"skerry/fleet"
+)
+
+// ErrUnplaced is the error of a rehearsal in which nothing was ever placed: it would
+// answer nothing.
+var ErrUnplaced = errors.New("nothing was placed")
+
+// Config of a rehearsal.
+type Config struct {
+	Name   string // for people
+	Repeat string // the command that repeats it
+	Dir    string // of its files, which are removed; "": the system's folder for temporary files
+	Jobs   []*fleet.Job
+	Fleet  Fleet
+	// Faults that have no end last to the rehearsal's.
+	Faults []schedule.Fault
+	Length time.Duration // 0: long enough for the faults and the jobs' rules
+	Seed   uint64
+	Tasks  Tasks
+	Times  Times
+}
+
+// Tasks say how the tasks behave that take the place of real ones. Those of services
+// run until they are stopped.
+type Tasks struct {
+	// Run is how long a task of a batch job runs; 0: DefaultRun.
+	Run time.Duration
+}
+
+// DefaultRun is how long a task of a batch job runs where nothing is said.
+const DefaultRun = 10 * time.Minute
+
+// Times of heartbeats and of edges' attempts to reach a hub; 0: those of production.
+type Times struct {
+	MinTTL, Grace, BackoffCap time.Duration
+}
+
+// After the last fault a rehearsal goes on for as long as edges take to come back and
+// replacements to start.
+const aftermath = 10 * time.Minute
+
+// certValidity is how long edges' certificates are valid: in a rehearsal none expires
+// that would not in production.
+const certValidity = 365 * 24 * time.Hour
+
+// Schedule is what the rehearsal plays, checked.
+func (c Config) Schedule() (schedule.Schedule, error) {
+	s := schedule.Schedule{
+		Seed: c.Seed, Length: c.Length, Settle: schedule.DefaultSettle, Topology: c.Fleet.Topology,
+		Faults: slices.Clone(c.Faults),
+	}
+	if s.Length == 0 {
+		s.Length = c.length()
+	}
+	for i := range s.Faults {
+		if f := &s.Faults[i]; endless(*f) {
+			f.For = s.Length - f.At
+		}
+	}
+	slices.SortStableFunc(s.Faults, func(a, b schedule.Fault) int { return cmp.Compare(a.At, b.At) })
+	for _, job := range c.Jobs {
+		text, err := json.Marshal(map[string]any{"Job": c.Tasks.simulated(job)})
+		if err != nil {
+			return s, fmt.Errorf("encode job %s: %w", job.ID, err)
+		}
+		s.Jobs = append(s.Jobs, schedule.Job{ID: job.ID, HCL: string(text)})
+	}
+	if problems := s.Validate(); len(problems) > 0 {
+		return s, fmt.Errorf("rehearse %s: %w", c.Name, problems.Err())
+	}
+	return s, nil
+}
+
+// endless reports whether a fault lasts to the end: a cut without a duration.
+func endless(f schedule.Fault) bool { return f.Kind == schedule.LinkCut && f.For == 0 }
+
+// length is how long the rehearsal has to be, so that the faults end and what the jobs
+// say of an absence comes true.
+func (c Config) length() time.Duration {
+	var end time.Duration
+	for _, f := range c.Faults {
+		over := f.At + f.For
+		if endless(f) {
+			over += c.patience()
+		}
+		end = max(end, over)
+	}
+	for _, job := range c.Jobs {
+		if job.Type == fleet.JobTypeBatch {
+			end = max(end, cmp.Or(c.Tasks.Run, DefaultRun))
+		}
+	}
+	return end + aftermath
+}
+
+// patience is the longest time that a job waits before it does something about an
+// absence.
+func (c Config) patience() time.Duration {
+	var longest time.Duration
+	for _, job := range c.Jobs {
+		for _, g := range job.TaskGroups {
+			if g.Disconnect == nil {
+				continue
+			}
+			for _, d := range []*time.Duration{g.Disconnect.LostAfter, g.Disconnect.StopOnClientAfter} {
+				if d != nil {
+					longest = max(longest, *d)
+				}
+			}
+		}
+	}
+	return longest
+}
+
+// simulated is the job with tasks that the driver sim runs. All that it says of
+// placement, absence, restarts and reschedules stays.
+func (t Tasks) simulated(job *fleet.Job) *fleet.Job {
+	out := *job
+	out.TaskGroups = slices.Clone(job.TaskGroups)
+	for i := range out.TaskGroups {
+		g := &out.TaskGroups[i]
+		g.Tasks = slices.Clone(g.Tasks)
+		for k := range g.Tasks {
+			task := &g.Tasks[k]
+			task.Config = t.script(job, task)
+			task.Driver = sim.Name
+		}
+	}
+	return &out
+}
+
+// script is how a task behaves. One that is made for the driver sim has its own.
+func (t Tasks) script(job *fleet.Job, task *fleet.Task) map[string]any {
+	switch {
+	case task.Driver == sim.Name:
+		return task.Config
+	case job.Type == fleet.JobTypeBatch:
+		return map[string]any{"run_for": cmp.Or(t.Run, DefaultRun).String()}
+	}
+	return nil
+}
+
+// drivers are those that the jobs name.
+func (c Config) drivers() []string {
+	var names []string
+	for _, job := range c.Jobs {
+		for _, g := range job.TaskGroups {
+			for _, task := range g.Tasks {
+				if !slices.Contains(names, task.Driver) {
+					names = append(names, task.Driver)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// onFleet is what the cluster is told of the fleet. Every edge has every driver that
+// a job names, for constraints look at that.
+func (c Config) onFleet() virtual.Fleet {
+	f := virtual.Fleet{
+		Meta: c.Fleet.Meta, Attributes: map[string]map[string]string{}, CertValidity: certValidity,
+		MinTTL: c.Times.MinTTL, Grace: c.Times.Grace, BackoffCap: c.Times.BackoffCap,
+	}
+	for _, e := range c.Fleet.Topology.Edges {
+		attributes := map[string]string{"cpu.arch": runtime.GOARCH, "kernel.arch": runtime.GOARCH, "os.name": "linux"}
+		for _, d := range c.drivers() {
+			attributes["driver."+d] = "1"
+		}
+		for k, v := range c.Fleet.Attributes[e.Name] {
+			attributes[k] = v
+		}
+		f.Attributes[e.Name] = attributes
+	}
+	return f
+}

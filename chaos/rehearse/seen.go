@@ -1,0 +1,113 @@
+package rehearse
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/history"
+	"skerry/fleet"
+)
+
+// upTo copies a history without what came after the rehearsal's end: faults that had
+// none are healed then, and the fleet is watched until it is quiet. The verdicts of
+// that remain. The second result is what found no place at the end.
+func upTo(from, to string, end time.Duration) (seen *history.Reader, unplaced []string, err error) {
+	in, err := history.Open(from)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	out, err := history.Create(to, in.Header())
+	if err != nil {
+		return nil, nil, err
+	}
+	var last check.Hub
+	err = each(in, func(r history.Record) error {
+		if r.At > end && r.Verdict == nil && r.Violation == nil && r.Sometimes == nil && r.End == nil {
+			return nil
+		}
+		if r.Hub != nil && r.Hub.Index >= last.Index {
+			last = *r.Hub
+		}
+		r.At = min(r.At, end)
+		return out.Write(r)
+	})
+	if err := errors.Join(err, out.Close()); err != nil {
+		return nil, nil, err
+	}
+	seen, err = history.Open(to)
+	return seen, reasons(last.Evals), err
+}
+
+func each(in *history.Reader, f func(history.Record) error) error {
+	for {
+		r, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = f(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// reasons says what the evaluations that wait for room wait for.
+func reasons(evals []fleet.Evaluation) []string {
+	var out []string
+	for _, e := range evals {
+		if e.Status != fleet.EvalBlocked {
+			continue
+		}
+		failed := e.FailedTGAllocs
+		if len(failed) == 0 {
+			failed = evaluation(evals, e.PreviousEval).FailedTGAllocs
+		}
+		for _, group := range slices.Sorted(maps.Keys(failed)) {
+			n := max(e.QueuedAllocations[group], failed[group].CoalescedFailures+1)
+			out = append(out, fmt.Sprintf("%d of %s.%s found no place: %s", n, e.JobID, group, whyNot(failed[group])))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func evaluation(evals []fleet.Evaluation, id fleet.EvalID) fleet.Evaluation {
+	if i := slices.IndexFunc(evals, func(e fleet.Evaluation) bool { return e.ID == id }); i >= 0 {
+		return evals[i]
+	}
+	return fleet.Evaluation{}
+}
+
+// whyNot explains a placement that failed.
+func whyNot(m *fleet.AllocMetric) string {
+	if m.NodesEvaluated == 0 {
+		return fmt.Sprintf("none of %d nodes in the pool is in the job's datacenters, ready and eligible", m.NodesInPool)
+	}
+	var parts []string
+	for _, c := range slices.Sorted(maps.Keys(m.ConstraintFiltered)) {
+		parts = append(parts, fmt.Sprintf("%s rules out %s", c, nodes(m.ConstraintFiltered[c])))
+	}
+	for _, c := range slices.Sorted(maps.Keys(m.ClassFiltered)) {
+		parts = append(parts, fmt.Sprintf("class %q rules out %s", c, nodes(m.ClassFiltered[c])))
+	}
+	for _, d := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
+		parts = append(parts, fmt.Sprintf("%s is exhausted on %s", d, nodes(m.DimensionExhausted[d])))
+	}
+	return strings.Join(append(parts, nodes(m.NodesEvaluated)+" looked at"), ", ")
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}

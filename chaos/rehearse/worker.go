@@ -1,0 +1,146 @@
+package rehearse
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"skerry/chaos/report"
+	"skerry/chaos/schedule"
+	"skerry/chaos/virtual"
+)
+
+// Files of a rehearsal, in its folder.
+const (
+	playedFile = "played.jsonl"
+	seenFile   = "seen.jsonl"
+	outputFile = "output.txt" // what the process said
+	dataDir    = "data"
+)
+
+// Bounds of what is read of a Worker, in bytes.
+const (
+	maxOrder  = 16 << 20
+	maxOutput = 64 << 10
+)
+
+// order is what a Worker is told, as JSON on its standard input.
+type order struct {
+	Name, Repeat string
+	Folder       string
+	Schedule     string // as scenario text
+	Fleet        virtual.Fleet
+}
+
+// Work plays one rehearsal, and ends the process. It never returns.
+func Work(in io.Reader) {
+	var o order
+	if err := json.NewDecoder(io.LimitReader(in, maxOrder)).Decode(&o); err != nil {
+		fmt.Fprintf(os.Stderr, "read what to rehearse: %v\n", err)
+		os.Exit(1)
+	}
+	virtual.Main(func() {
+		if err := o.play(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	})
+}
+
+func (o order) play() (err error) {
+	s, err := schedule.Parse(o.Name, []byte(o.Schedule))
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(o.Folder, playedFile))
+	if err != nil {
+		return fmt.Errorf("keep the history: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	p := virtual.Play{
+		Schedule: s, Name: o.Name, Repeat: o.Repeat, Dir: filepath.Join(o.Folder, dataDir), LogLevel: slog.LevelWarn,
+		Raft: virtual.Stretched, Fleet: o.Fleet, History: f,
+	}
+	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
+		return fmt.Errorf("make the folder of the cluster: %w", err)
+	}
+	// Nobody asks what a rehearsal cost, and inside a bubble nobody could tell.
+	_, err = p.Run(context.Background(), func() time.Duration { return 0 })
+	return err
+}
+
+// Answer is what a rehearsal showed.
+type Answer struct {
+	*report.Rehearsal
+	Unplaced []string // what found no place at the end, and why
+}
+
+// Run plays the rehearsal. program is the command line that makes a program call Work.
+func (c Config) Run(ctx context.Context, program []string) (a Answer, err error) {
+	s, err := c.Schedule()
+	if err != nil {
+		return a, err
+	}
+	folder, err := os.MkdirTemp(c.Dir, "skerry-rehearsal-")
+	if err != nil {
+		return a, fmt.Errorf("make a folder for the rehearsal: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	told, err := json.Marshal(order{Name: c.Name, Repeat: c.Repeat, Folder: folder, Schedule: s.String(), Fleet: c.onFleet()})
+	if err != nil {
+		return a, fmt.Errorf("encode what to rehearse: %w", err)
+	}
+	if err := work(ctx, program, folder, told); err != nil {
+		return a, fmt.Errorf("rehearse %s: %w", c.Name, err)
+	}
+	seen, unplaced, err := upTo(filepath.Join(folder, playedFile), filepath.Join(folder, seenFile), s.Length)
+	if err != nil {
+		return a, fmt.Errorf("rehearse %s: %w", c.Name, err)
+	}
+	defer func() { err = errors.Join(err, seen.Close()) }()
+	a.Unplaced = unplaced
+	if a.Rehearsal, err = report.Rehearse(seen); err != nil {
+		return a, err
+	}
+	if len(a.Places) == 0 {
+		return a, fmt.Errorf("rehearse %s: %w: %s", c.Name, ErrUnplaced, strings.Join(unplaced, "; "))
+	}
+	return a, nil
+}
+
+// work runs a Worker to its end.
+func work(ctx context.Context, program []string, folder string, told []byte) error {
+	path := filepath.Join(folder, outputFile)
+	out, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("keep what it says: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(told), out, out
+	// One bubble is one thread of events: a second processor costs it more than it gives.
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
+	failed := cmd.Run()
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("keep what it says: %w", err)
+	}
+	if failed == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	said, err := os.ReadFile(path)
+	if err != nil {
+		return errors.Join(failed, err)
+	}
+	return fmt.Errorf("%w: %s", failed, bytes.TrimSpace(said[:min(len(said), maxOutput)]))
+}

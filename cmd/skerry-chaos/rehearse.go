@@ -1,0 +1,216 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"skerry/chaos/rehearse"
+	"skerry/chaos/report"
+	"skerry/chaos/schedule"
+	"skerry/cmd/edged"
+	"skerry/fleet"
+	"skerry/fleet/jobspec"
+)
+
+// rehearsed is what both kinds of rehearsal are told.
+type rehearsed struct {
+	cfg                          rehearse.Config
+	jobs, vars, varFiles         []string
+	fleet                        string
+	hubs, edges                  int
+	cuts, kills, reboots, powers []string
+	html                         string
+}
+
+// rehearseWorker makes this program play one rehearsal; only rehearse starts it.
+const rehearseWorker = "rehearse-one"
+
+func rehearsal() []*cobra.Command {
+	var r rehearsed
+	c := &cobra.Command{
+		Use: "rehearse", Args: cobra.NoArgs,
+		Short: "Say what would happen to your jobs: what keeps running, what is replaced, where, when; what is lost",
+		Long: `Say what would happen to your jobs: what keeps running, what is replaced, where, when; what is lost.
+
+A whole fleet is played in virtual time: hours take seconds. Placement, absence rules, restarts
+and reschedules are those of production. Tasks are simulated: those of services run until they
+are stopped, those of batch jobs for --task-runs.
+
+EDGE@TIME[:DURATION] is such as 3@2h:45m (edge-3 at 2 h for 45 min), 1,2@30m:1h or all@2h:45m.`,
+		Example: `  skerry-chaos rehearse --job shop.hcl --edges 5 --cut 3@2h:45m
+  skerry-chaos rehearse --job shop.hcl --fleet fleet.txt --cut all@1h --for 36h --html shop.html
+  skerry-chaos rehearse --job shop.hcl --job stock.hcl --var tills=5 --edges 5 --reboot 2@10m:3m`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
+	}
+	r.flags(c)
+	c.Flags().StringVar(&r.html, "html", "", "file for a page with the answer")
+	worker := &cobra.Command{
+		Use: rehearseWorker, Hidden: true, Args: cobra.NoArgs,
+		Run: func(*cobra.Command, []string) { rehearse.Work(os.Stdin) },
+	}
+	return []*cobra.Command{c, worker}
+}
+
+func (r *rehearsed) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringArrayVar(&r.jobs, "job", nil, "job file; may be repeated (required)")
+	f.StringArrayVar(&r.vars, "var", nil, "NAME=VALUE of a variable of the job files; may be repeated")
+	f.StringArrayVar(&r.varFiles, "var-file", nil, "file with variables; may be repeated")
+	f.IntVar(&r.edges, "edges", 3, "number of edges, all alike")
+	f.IntVar(&r.hubs, "hubs", rehearse.DefaultHubs, "number of hubs")
+	f.StringVar(&r.fleet, "fleet", "", "file that describes the fleet: lines hubs, edges, pool, meta, attribute")
+	f.StringArrayVar(&r.cuts, "cut", nil, "EDGE@TIME[:DURATION]: the link is gone; may be repeated")
+	f.StringArrayVar(&r.kills, "kill", nil, "EDGE@TIME[:DURATION]: the agent is killed, its tasks run on; may be repeated")
+	f.StringArrayVar(&r.reboots, "reboot", nil, "EDGE@TIME[:DURATION]: the machine goes down in good order; may be repeated")
+	f.StringArrayVar(&r.powers, "power-cut", nil, "EDGE@TIME[:DURATION]: the machine is off at once; may be repeated")
+	f.DurationVar(&r.cfg.Length, "for", 0, "length (default: long enough for the faults and the jobs' rules)")
+	f.DurationVar(&r.cfg.Tasks.Run, "task-runs", rehearse.DefaultRun, "how long tasks of batch jobs run")
+	f.Uint64Var(&r.cfg.Seed, "seed", 1, "draws latencies and what the libraries leave to chance")
+	f.DurationVar(&r.cfg.Times.MinTTL, "heartbeat-min-ttl", 0, "the hubs' setting (default: their own)")
+	f.DurationVar(&r.cfg.Times.Grace, "heartbeat-grace", 0, "the hubs' setting (default: their own)")
+	f.DurationVar(&r.cfg.Times.BackoffCap, "backoff-cap", 0, "the edges' setting (default: their own)")
+}
+
+func (r *rehearsed) run(cmd *cobra.Command) error {
+	cfg, err := r.config(cmd)
+	if err != nil {
+		return err
+	}
+	program, err := worker()
+	if err != nil {
+		return err
+	}
+	answer, err := cfg.Run(cmd.Context(), program)
+	if err != nil {
+		return err
+	}
+	answer.Notes, answer.Rehearsal.Unplaced = cfg.Notes(), answer.Unplaced
+	if err := answer.Print(cmd.OutOrStdout()); err != nil || r.html == "" {
+		return err
+	}
+	return writePage(r.html, answer.Rehearsal)
+}
+
+// worker is the command line that makes this program play a rehearsal.
+func worker() ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	return []string{self, rehearseWorker}, nil
+}
+
+func writePage(path string, r *report.Rehearsal) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return r.WriteHTML(f, report.Beside{})
+}
+
+// config is what the flags say.
+func (r *rehearsed) config(cmd *cobra.Command) (rehearse.Config, error) {
+	cfg := r.cfg
+	if len(r.jobs) == 0 {
+		return cfg, errors.New("rehearse what? Name a job file: --job FILE")
+	}
+	var names []string
+	for _, path := range r.jobs {
+		job, err := r.job(path)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Jobs, names = append(cfg.Jobs, job), append(names, string(job.ID))
+	}
+	cfg.Name, cfg.Repeat = strings.Join(names, ", "), "skerry-chaos "+strings.Join(os.Args[1:], " ")
+	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
+		cfg.Dir = "/dev/shm"
+	}
+	var err error
+	if cfg.Fleet, err = r.described(cmd); err != nil {
+		return cfg, err
+	}
+	for _, of := range []struct {
+		kind  schedule.Kind
+		texts []string
+	}{
+		{schedule.LinkCut, r.cuts}, {schedule.EdgeKill, r.kills}, {schedule.EdgeReboot, r.reboots}, {schedule.PowerCut, r.powers},
+	} {
+		for _, text := range of.texts {
+			f, err := schedule.ParseFault(of.kind, text)
+			if err != nil {
+				return cfg, err
+			}
+			cfg.Faults = append(cfg.Faults, f)
+		}
+	}
+	_, err = cfg.Schedule() // everything that is wrong is said before anything is played
+	return cfg, err
+}
+
+// described is the fleet.
+func (r *rehearsed) described(cmd *cobra.Command) (rehearse.Fleet, error) {
+	if r.fleet == "" {
+		if r.edges < 1 || r.edges > schedule.MaxEdges || r.hubs < 1 || r.hubs > schedule.MaxHubs {
+			return rehearse.Fleet{}, fmt.Errorf("a fleet has 1 to %d hubs and 1 to %d edges", schedule.MaxHubs, schedule.MaxEdges)
+		}
+		return rehearse.Fleet{Topology: schedule.NewTopology(r.hubs, r.edges)}, nil
+	}
+	for _, flag := range []string{"edges", "hubs"} {
+		if cmd.Flags().Changed(flag) {
+			return rehearse.Fleet{}, fmt.Errorf("--%s and --fleet exclude each other: the file says how many there are", flag)
+		}
+	}
+	text, err := readBounded(r.fleet)
+	if err != nil {
+		return rehearse.Fleet{}, err
+	}
+	return rehearse.ParseFleet(r.fleet, text)
+}
+
+// job reads a job file.
+func (r *rehearsed) job(path string) (*fleet.Job, error) {
+	opts := jobspec.Options{Vars: r.vars, Environ: os.Environ(), Drivers: append(edged.DriverNames(), "sim")}
+	for _, file := range r.varFiles {
+		src, err := readBounded(file)
+		if err != nil {
+			return nil, err
+		}
+		opts.VarFiles = append(opts.VarFiles, jobspec.File{Name: file, Src: src})
+	}
+	opts.ReadFile = func(name string) ([]byte, error) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(path), name)
+		}
+		return readBounded(name)
+	}
+	src, err := readBounded(path)
+	if err != nil {
+		return nil, err
+	}
+	return jobspec.Parse(path, src, opts)
+}
+
+// readBounded reads a file that a person wrote.
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read a file: %w", err)
+	}
+	defer f.Close()
+	src, err := io.ReadAll(io.LimitReader(f, fleet.MaxJobSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(src) > fleet.MaxJobSize {
+		return nil, fmt.Errorf("read %s: it has more than %d bytes", path, fleet.MaxJobSize)
+	}
+	return src, nil
+}
