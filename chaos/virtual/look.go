@@ -303,9 +303,7 @@ func (r *run) finish(p check.Picture) {
 	known := len(r.monitor.Violations())
 	all := r.monitor.Finish(r.elapsed(), p)
 	r.record(history.Record{Picture: &history.Picture{Picture: p, Final: true}})
-	for _, v := range all[known:] {
-		r.record(history.Record{Violation: &v})
-	}
+	r.found(all[known:])
 }
 
 func (r *run) note(format string, args ...any) {

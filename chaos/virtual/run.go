@@ -41,6 +41,8 @@ type Play struct {
 	// run void.
 	Strict bool
 	Fleet  Fleet
+	// Found is told of each violation when it is seen, and must not block; nil: nobody is.
+	Found func(check.Violation)
 }
 
 // Outcome is what a play showed.
@@ -237,6 +239,7 @@ func (r *run) config() Config {
 			Name: e.Name, Datacenter: cmp.Or(e.Datacenter, schedule.DefaultDatacenter), NodePool: e.Pool,
 			Meta: r.Fleet.meta(e), Attributes: r.Fleet.Attributes[e.Name],
 			CPU: cmp.Or(e.CPU, schedule.DefaultEdgeCPU), MemoryMB: cmp.Or(e.MemoryMB, schedule.DefaultEdgeMemoryMB),
+			JournalMaxBytes: r.Fleet.JournalMaxBytes,
 		})
 	}
 	return cfg
@@ -278,10 +281,18 @@ func (r *run) see(o check.Observation) {
 		return
 	}
 	o.At = r.at()
-	for _, v := range r.monitor.Observe(o) {
-		r.record(history.Record{Violation: &v})
-	}
+	r.found(r.monitor.Observe(o))
 	r.record(history.Record{Observation: o})
+}
+
+// found records violations and tells of them.
+func (r *run) found(all []check.Violation) {
+	for _, v := range all {
+		r.record(history.Record{Violation: &v})
+		if r.Found != nil {
+			r.Found(v)
+		}
+	}
 }
 
 func (r *run) record(rec history.Record) {
