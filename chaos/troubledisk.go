@@ -97,8 +97,9 @@ func (t *slow) evidence() (uint64, string) {
 	return uint64(t.times), fmt.Sprintf("%s: stalled %d times for %s", t.name, t.times, t.sync)
 }
 
-// tearPage leaves half of the last page that the journal's log holds as it was
-// before: zeros, where the file grew.
+// tearPage leaves the first half of a page behind what the journal's log holds, as a
+// write does that the power cut short. What was synced before it stays: a disk that
+// loses that as well keeps no promise, and is another fault.
 func tearPage(journal string) error {
 	const page = 4096
 	f, err := os.OpenFile(newest(journal), os.O_RDWR, 0)
@@ -110,7 +111,11 @@ func tearPage(journal string) error {
 	if err != nil {
 		return fmt.Errorf("tear a page: %w", err)
 	}
-	if _, err := f.WriteAt(make([]byte, page/2), max(0, info.Size()-page/2)); err != nil {
+	half := make([]byte, min(page/2, info.Size()))
+	if _, err := f.ReadAt(half, info.Size()-int64(len(half))); err != nil {
+		return fmt.Errorf("tear a page: %w", err)
+	}
+	if _, err := f.WriteAt(half, info.Size()); err != nil {
 		return fmt.Errorf("tear a page: %w", err)
 	}
 	return nil
