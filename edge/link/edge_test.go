@@ -28,6 +28,7 @@ type journal struct {
 	appended chan struct{}
 	mem      link.Remembered
 	lastAck  time.Time
+	hubTime  int64 // of the last answered beat
 	writes   int
 	broken   error // what Keep gives
 	lost     string
@@ -156,11 +157,17 @@ func (j *journal) Keep(_ context.Context, r link.Remembered, ts ...fleet.Transit
 	return nil
 }
 
-func (j *journal) Beat(context.Context, int64) error {
+func (j *journal) Beat(_ context.Context, hubTime int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lastAck = time.Now()
+	j.lastAck, j.hubTime = time.Now(), hubTime
 	return nil
+}
+
+func (j *journal) lastHubTime() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.hubTime
 }
 
 func (j *journal) Away() time.Duration {

@@ -46,6 +46,8 @@ type cluster struct {
 	stuck bool
 	// status is what acknowledgements say of the node; "": ready.
 	status fleet.NodeStatus
+	// fast is by how much the hubs' clocks are.
+	fast time.Duration
 }
 
 func (c *cluster) with(f func()) {
@@ -279,7 +281,7 @@ func (h *hub) event(now time.Duration, p *syncproto.HubSession, event any) []syn
 		if e.Heartbeat.Node != nil {
 			c.hash = e.Heartbeat.Hash
 		}
-		ack := syncproto.HeartbeatAck{Status: cmp.Or(c.status, fleet.NodeReady), TTL: c.ttl, HubTime: time.Now().UnixNano(), Applied: c.applied, NeedNode: c.needNode, Hubs: c.newHubs}
+		ack := syncproto.HeartbeatAck{Status: cmp.Or(c.status, fleet.NodeReady), TTL: c.ttl, HubTime: time.Now().Add(c.fast).UnixNano(), Applied: c.applied, NeedNode: c.needNode, Hubs: c.newHubs}
 		c.needNode, c.newHubs = false, nil
 		if e.First {
 			c.epoch++

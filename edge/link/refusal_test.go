@@ -29,6 +29,7 @@ func TestRefusals(t *testing.T) {
 		"cloned":                  {refused: syncproto.Refused{Code: fleet.CodeCloned, Message: "another machine"}, state: link.StateFenced, atLeast: 30 * time.Second, fenced: true},
 		"fork":                    {refused: syncproto.Refused{Code: fleet.CodeFork, Message: "another history"}, state: link.StateFenced, atLeast: 30 * time.Second, fenced: true},
 		"version":                 {refused: syncproto.Refused{Code: fleet.CodeVersion, Message: "too old"}, state: link.StateWaiting, atLeast: 30 * time.Second},
+		"away too long":           {refused: syncproto.Refused{Code: fleet.CodeCertExpiry, Message: "its certificate ended"}, state: link.StateWaiting, atLeast: 30 * time.Second},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -37,6 +38,8 @@ func TestRefusals(t *testing.T) {
 				w.hub(hubAddr)
 				w.journal.record(running(1))
 				w.cluster.refuse = refuse(tt.refused)
+				var told []fleet.Code // by Run's goroutine
+				w.cfg.Ended = func(why *fleet.Error) { told = append(told, why.Code) }
 				w.run()
 				var at []time.Time
 				for len(at) < 3 {
@@ -66,6 +69,39 @@ func TestRefusals(t *testing.T) {
 				w.until(3*time.Minute, "settle once it is let in", w.settled)
 				if s := w.link.Status(); s.Fenced != "" || s.LastError != "" {
 					t.Errorf("status once it is let in: %+v", s)
+				}
+				w.stop()
+				if len(told) < 3 || told[0] != tt.refused.Code {
+					t.Errorf("told why sessions ended: %v", told)
+				}
+			})
+		})
+	}
+}
+
+// TestTimeAfterAHubsCertificateIsNotBelieved has hubs whose clocks run ahead: by a
+// time that is past the end of what they showed, the edge would refuse hubs whose
+// clocks are right.
+func TestTimeAfterAHubsCertificateIsNotBelieved(t *testing.T) {
+	for name, try := range map[string]struct {
+		fast     time.Duration
+		believed bool
+	}{
+		"by a month":     {30 * 24 * time.Hour, true},
+		"by two hundred": {200 * 365 * 24 * time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.cluster.fast = try.fast
+				w.hub(hubAddr)
+				w.run()
+				w.until(5*time.Second, "connect", w.connected)
+				switch at := w.journal.lastHubTime(); {
+				case try.believed && time.Until(time.Unix(0, at)) < try.fast-time.Minute:
+					t.Errorf("noted %s", time.Unix(0, at))
+				case !try.believed && at != 0:
+					t.Errorf("believed %s", time.Unix(0, at))
 				}
 			})
 		})
