@@ -136,7 +136,8 @@ func simulated(id fleet.JobID, edges, fit int) *fleet.Job {
 	return job
 }
 
-// partWays cuts all links, waits until every hub has noticed, and lets things happen.
+// partWays cuts all links, waits until every hub and every edge has noticed, and lets
+// things happen.
 func (r *rejoin) partWays(ctx context.Context) error {
 	r.swarm.Cut()
 	began := time.Now()
@@ -149,6 +150,9 @@ func (r *rejoin) partWays(ctx context.Context) error {
 			if n := m[`skerry_nodes{status="disconnected"}`]; int(n) != r.want.Edges {
 				return fmt.Sprintf("%s: %.0f of %d", h.Name, n, r.want.Edges)
 			}
+		}
+		if n := r.swarm.Totals().Connected; n > 0 {
+			return fmt.Sprintf("%d edges have not noticed", n)
 		}
 		return ""
 	})
@@ -189,7 +193,7 @@ func (r *rejoin) comeBack(ctx context.Context) error {
 	watched := r.figures.watch(watching, r.swarm)
 	defer func() { stop(); <-watched }()
 	r.swarm.Heal()
-	r.figures.healed = time.Now()
+	r.figures.healed, r.figures.cpuHealed = time.Now(), cpu()
 	at := before.Acknowledged + uint64(share*float64(r.figures.due))
 	if err := r.await(ctx, replayBound, "the leader may be killed", func(t swarm.Totals) bool { return t.Acknowledged >= at }); err != nil {
 		return err
@@ -205,7 +209,7 @@ func (r *rejoin) comeBack(ctx context.Context) error {
 		return err
 	}
 	r.figures.took("healed, all replayed and ready", time.Since(r.figures.healed))
-	r.figures.edgesReplayed = memory()
+	r.figures.edgesReplayed, r.figures.cpuReplayed = memory(), cpu()
 	return r.figures.look(ctx, phaseReplayed, r.fleet.Hubs...)
 }
 

@@ -36,6 +36,7 @@ type rejoinFigures struct {
 
 	edgesBefore, edgesSettled, edgesReplayed int64 // resident memory of this process, bytes
 	goroutines                               int
+	cpuHealed, cpuReplayed                   time.Duration // of this process
 
 	healed, killed time.Time
 	victim         string
@@ -76,6 +77,15 @@ func newRejoinFigures(out Ground) *rejoinFigures {
 func (f *rejoinFigures) took(what string, d time.Duration) {
 	f.spans = append(f.spans, span{what, d})
 	f.out.say("  %-44s %9s", what, d.Round(time.Millisecond))
+}
+
+// cpu is the processor time that this process has used, 0 where it is not to be had.
+func cpu() time.Duration {
+	d, err := proc.CPU(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	return d
 }
 
 // memory is this process's resident memory in bytes, 0 where it is not to be had.
@@ -219,8 +229,8 @@ func (f *rejoinFigures) print(g Ground, r Rejoin) {
 		g.say("    %5.1f s: %5d connected, %d rows acknowledged", s.at.Seconds(), s.connected, s.acknowledged)
 	}
 	f.printHubs(g, r)
-	g.say("  this process: %d MiB before, %d MiB settled (%d KiB an edge), %d MiB after; %d goroutines, %d an edge",
-		f.edgesBefore>>20, f.edgesSettled>>20, (f.edgesSettled-f.edgesBefore)>>10/int64(r.Edges), f.edgesReplayed>>20, f.goroutines, f.goroutines/r.Edges)
+	g.say("  this process: %d MiB before, %d MiB settled (%d KiB an edge), %d MiB after; %d goroutines, %d an edge; %s of CPU in the replay",
+		f.edgesBefore>>20, f.edgesSettled>>20, (f.edgesSettled-f.edgesBefore)>>10/int64(r.Edges), f.edgesReplayed>>20, f.goroutines, f.goroutines/r.Edges, f.cpuReplayed-f.cpuHealed)
 }
 
 func (f *rejoinFigures) printHubs(g Ground, r Rejoin) {

@@ -176,7 +176,7 @@ func (s *Swarm) Totals() Totals {
 }
 
 // lookEvery is how often Await looks.
-const lookEvery = 20 * time.Millisecond
+const lookEvery = 50 * time.Millisecond
 
 // Await looks until done, or ctx ends; the totals are those that it saw last.
 func (s *Swarm) Await(ctx context.Context, what string, done func(Totals) bool) (Totals, error) {
