@@ -3,6 +3,7 @@ package check_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"skerry/chaos/check"
 	"skerry/fleet"
@@ -31,6 +32,41 @@ func TestWhatAHubLetGoIsNotLost(t *testing.T) {
 		found := check.Quiet(p)
 		if try.want == 0 && len(found) > 0 || try.want > 0 && len(found) != len(p.Hubs) {
 			t.Errorf("the hub let %d go: %v", try.dropped, found)
+		}
+	}
+}
+
+// TestWhatAJournalDroppedIsTold has tasks whose ends nobody can read of any more, in a
+// picture and while a run goes on.
+func TestWhatAJournalDroppedIsTold(t *testing.T) {
+	for dropped, want := range map[uint64]int{0: 1, 1: 0} {
+		p := sound()
+		p.Starts[alloc] = 3
+		gap := fleet.Transition{Seq: 7, BootID: "b", Kind: fleet.TransitionGap, Dropped: dropped}
+		p.Edges[0].Rows = append(p.Edges[0].Rows, gap)
+		for i := range p.Hubs {
+			p.Hubs[i].Nodes[0].Applied = 7
+		}
+		if found := check.Quiet(p); len(found) != want {
+			t.Errorf("%d rows dropped: %v", dropped, found)
+		}
+
+		m := check.NewMonitor(check.Limits{})
+		see := func(at time.Duration, o check.Observation) {
+			o.At = at
+			m.Observe(o)
+		}
+		look := func(at time.Duration, n uint64) {
+			see(at, check.Observation{Edge: &check.Edge{Name: "edge1", NodeID: node, Journal: &check.Journal{Dropped: n}}})
+		}
+		see(0, check.Observation{Process: &check.Process{Name: "edge1", Edge: true, What: check.ProcessStart, Boot: "a"}})
+		look(time.Second, 0)
+		see(2*time.Second, check.Observation{Task: &check.Task{Edge: "edge1", Alloc: alloc, Task: "main", What: check.TaskExited}})
+		for at := 3 * time.Second; at < time.Minute; at += time.Second {
+			look(at, dropped)
+		}
+		if found := m.Violations(); len(found) != want {
+			t.Errorf("%d rows dropped while it ran: %v", dropped, found)
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 
 // rowsDue holds what really happens to tasks against the journals: each start and
 // each end has its row soon, link or not. A row that never comes though later ones
-// do was dropped; where none come, the runner is blocked.
+// do was dropped; where none come, the runner is blocked. What a journal dropped at
+// its bound, and counts, is told.
 type rowsDue struct{ by map[string]*owedRows }
 
 // owedRows are what an edge's journal has still to tell.
@@ -17,6 +18,7 @@ type owedRows struct {
 	newest  time.Duration // when the newest row was seen
 	looked  time.Duration // when all rows that there were had been seen
 	last    fleet.Seq     // newest row seen
+	dropped uint64        // at the bound, as the journal said last
 	lasting time.Duration // since when its agent runs, -1: it does not
 }
 
@@ -54,8 +56,11 @@ func (t *rowsDue) see(s *scene, o *Observation) {
 		if len(o.Edge.Rows) > 0 {
 			e.newest = s.now
 		}
-		if o.Edge.Journal != nil && o.Edge.Journal.Last <= e.last {
-			e.looked = s.now
+		if j := o.Edge.Journal; j != nil {
+			e.let(j.Dropped)
+			if j.Last <= e.last {
+				e.looked = s.now
+			}
 		}
 	case o.Process != nil && o.Process.Edge:
 		t.process(s, o.Process)
@@ -72,6 +77,14 @@ func (t *rowsDue) process(s *scene, p *Process) {
 	default:
 		e.lasting = -1
 	}
+}
+
+// let takes away as much as the journal says that it dropped since.
+func (e *owedRows) let(dropped uint64) {
+	if dropped > e.dropped {
+		e.open = e.open[min(dropped-e.dropped, uint64(len(e.open))):]
+	}
+	e.dropped = dropped
 }
 
 // row takes away what a row tells of.
