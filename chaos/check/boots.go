@@ -62,7 +62,7 @@ func (t *boots) started(s *scene, e *Task) {
 func (t *boots) tick(s *scene) {
 	left := t.due[:0]
 	for _, b := range t.due {
-		if s.now-b.since <= s.limits.Start+s.limits.Slack {
+		if s.now-b.since <= s.limits.Start+s.limits.Slack+startDelay(s.fleet.allocs[b.key.Alloc], b.key.Task) {
 			left = append(left, b)
 			continue
 		}
@@ -79,6 +79,19 @@ func (t *boots) tick(s *scene) {
 			b.key, truth.since, s.now-b.since)
 	}
 	t.due = left
+}
+
+// startDelay is how long a simulated task takes to start, as its script says.
+func startDelay(f *allocFact, name string) time.Duration {
+	if f == nil || f.group == nil || f.group.Task(name) == nil {
+		return 0
+	}
+	said, _ := f.group.Task(name).Config["start_delay"].(string)
+	d, err := time.ParseDuration(said)
+	if err != nil {
+		return 0
+	}
+	return d
 }
 
 func (t *boots) excused(s *scene, b back) bool {

@@ -108,6 +108,10 @@ func (t *delivery) look(s *scene, e *Edge) {
 		f.last, f.connected = 0, -1
 		return
 	}
+	if e.Journal != nil && e.Journal.Last < f.last {
+		s.broke(ExactlyOnce, e.Name, "the journal ends at row %d: it held row %d before, and nothing damaged it", e.Journal.Last, f.last)
+		clear(f.rows)
+	}
 	for i := range e.Rows {
 		t.journaled(s, e.Name, f, &e.Rows[i])
 	}
@@ -115,11 +119,10 @@ func (t *delivery) look(s *scene, e *Edge) {
 		return
 	}
 	s.judge(ExactlyOnce)
-	if e.Journal.Last < f.last {
-		s.broke(ExactlyOnce, e.Name, "the journal ends at row %d: it held row %d before, and nothing damaged it", e.Journal.Last, f.last)
-		clear(f.rows)
-	}
 	f.last = e.Journal.Last
+	if n := len(e.Rows); n > 0 { // they may have been read a moment later
+		f.last = max(f.last, e.Rows[n-1].Seq)
+	}
 	t.acknowledged(s, e.Name, f, e.Journal)
 	t.bounds(s, e.Name, f, e.Journal)
 	f.link(s.now, e.Link)
@@ -170,7 +173,6 @@ func (t *delivery) journaled(s *scene, name string, f *journalFact, row *fleet.T
 	if held, ok := f.rows[row.Seq]; ok && !equal(held.row, *row) {
 		s.broke(ExactlyOnce, name, "row %d of the journal was %s and is %s now", row.Seq, describe(held.row), describe(*row))
 	}
-	f.last = max(f.last, row.Seq)
 	cloned := s.cloned(name)
 	seen, early := t.early[f.node][row.Seq]
 	switch {
