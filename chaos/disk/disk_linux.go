@@ -66,6 +66,17 @@ func Make(image, dir string, size int64) (*Disk, error) {
 	return d, nil
 }
 
+// Try makes a small disk below dir, and takes it away again.
+func Try(dir string) error {
+	const small = 16 << 20
+	at := filepath.Join(dir, "try-disk")
+	d, err := Make(at+".img", at, small)
+	if err == nil {
+		err = d.Close()
+	}
+	return errors.Join(err, os.RemoveAll(at), os.RemoveAll(at+".img"))
+}
+
 // mount mounts the image, and syncs what a power cut has to leave.
 func (d *Disk) mount() error {
 	if err := run("mount", "-o", "loop,noatime", d.image, d.dir); err != nil {

@@ -22,6 +22,9 @@ type Disk struct{}
 // Make fails.
 func Make(string, string, int64) (*Disk, error) { return nil, errLinux }
 
+// Try fails.
+func Try(string) error { return errLinux }
+
 func (d *Disk) PowerCut(func() error) error { return errLinux }
 func (d *Disk) Fill() (full, err error)     { return nil, errLinux }
 func (d *Disk) Empty() error                { return errLinux }

@@ -15,6 +15,7 @@ import (
 
 	"skerry/chaos"
 	"skerry/chaos/cell"
+	"skerry/chaos/disk"
 	"skerry/chaos/schedule"
 )
 
@@ -31,7 +32,7 @@ func faults(s *settings) *cobra.Command {
 				return errors.New("a run needs some time, a hub and an edge")
 			}
 			storm.Ground = g
-			storm.Disks = os.Geteuid() == 0 && runtime.GOOS == "linux"
+			storm.Disks = disks(g)
 			if storm.Clocked, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
@@ -50,6 +51,18 @@ func faults(s *settings) *cobra.Command {
 	f.StringSliceVar(&kinds, "kinds", nil, "kinds of fault, a list with commas (default: all that can be done here)")
 	f.StringVar(&storm.Report, "report", "", "folder for the history and the report (default: none are written)")
 	return enclosed(c)
+}
+
+// disks reports whether members can have disks of their own here, and says why not.
+func disks(g chaos.Ground) bool {
+	if os.Geteuid() != 0 {
+		return false
+	}
+	if err := disk.Try(g.Dir); err != nil {
+		fmt.Fprintf(g.Out, "no disks of their own, and none of their faults: %v\n", err)
+		return false
+	}
+	return true
 }
 
 func kindsOf(names []string) ([]schedule.Kind, error) {
