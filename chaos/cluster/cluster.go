@@ -39,6 +39,8 @@ type Config struct {
 	Edges      int
 	// HubFlags and EdgeFlags are added to every command line.
 	HubFlags, EdgeFlags []string
+	// EdgeFlagsOf are added to the command line of the n-th edge, from 1; nil: none.
+	EdgeFlagsOf func(n int) []string
 	// HubName and EdgeName name the n-th, from 1; nil: hub1, edge1 and so on.
 	HubName, EdgeName func(n int) string
 	// Disk gives a member a disk of its own, mounted at its data directory; nil: all
@@ -125,6 +127,9 @@ func (c *Cluster) addEdge(i int) error {
 	e, err := c.NewEdge(nameOf(c.cfg.EdgeName, "edge", i+1))
 	if err != nil {
 		return err
+	}
+	if c.cfg.EdgeFlagsOf != nil {
+		e.args = append(e.args, c.cfg.EdgeFlagsOf(i+1)...)
 	}
 	c.Edges = append(c.Edges, e)
 	return e.Start()

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"skerry/chaos"
 	"skerry/chaos/rehearse"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
@@ -122,8 +125,9 @@ func (r *rehearsed) config(cmd *cobra.Command) (rehearse.Config, error) {
 		return cfg, errors.New("rehearse what? Name a job file: --job FILE")
 	}
 	var names []string
+	undeclared := map[string]int{} // in how many of the files
 	for _, path := range r.jobs {
-		job, err := r.job(path)
+		job, err := r.job(path, undeclared)
 		if err != nil {
 			return cfg, err
 		}
@@ -175,9 +179,10 @@ func (r *rehearsed) described(cmd *cobra.Command) (rehearse.Fleet, error) {
 	return rehearse.ParseFleet(r.fleet, text)
 }
 
-// job reads a job file.
-func (r *rehearsed) job(path string) (*fleet.Job, error) {
-	opts := jobspec.Options{Vars: r.vars, Environ: os.Environ(), Drivers: append(edged.DriverNames(), "sim")}
+// job reads a job file. Of several files each takes the variables that it declares;
+// one that none of them does is an error.
+func (r *rehearsed) job(path string, undeclared map[string]int) (*fleet.Job, error) {
+	opts := jobspec.Options{Environ: os.Environ(), Drivers: append(edged.DriverNames(), "sim")}
 	for _, file := range r.varFiles {
 		src, err := readBounded(file)
 		if err != nil {
@@ -195,7 +200,27 @@ func (r *rehearsed) job(path string) (*fleet.Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, assignment := range r.vars {
+		name, _, _ := strings.Cut(assignment, "=")
+		if !declares(src, name) {
+			if undeclared[assignment]++; undeclared[assignment] < len(r.jobs) {
+				continue
+			}
+		}
+		opts.Vars = append(opts.Vars, assignment)
+	}
 	return jobspec.Parse(path, src, opts)
+}
+
+// declares reports whether a job file declares a variable, as far as words tell.
+func declares(src []byte, name string) bool {
+	words := strings.Fields(string(src))
+	for i, w := range words {
+		if w == "variable" && i+1 < len(words) && words[i+1] == strconv.Quote(name) || w == "variables" && strings.Contains(string(src), name) {
+			return true
+		}
+	}
+	return false
 }
 
 // readBounded reads a file that a person wrote.
@@ -213,4 +238,24 @@ func readBounded(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: it has more than %d bytes", path, fleet.MaxJobSize)
 	}
 	return src, nil
+}
+
+// performed rehearses jobs, then really runs them, and compares.
+func performed(s *settings) *cobra.Command {
+	var r rehearsed
+	var p chaos.Rehearsal
+	c := s.on("rehearsal", "Rehearse jobs in virtual time, run them on real processes that suffer the same, and compare", nil)
+	c.RunE = s.on("", "", func(ctx context.Context, g chaos.Ground) (err error) {
+		if p.Config, err = r.config(c); err != nil {
+			return err
+		}
+		if p.Program, err = worker(); err != nil {
+			return err
+		}
+		p.Ground = g
+		return p.Run(ctx)
+	}).RunE
+	r.flags(c)
+	c.Flags().DurationVar(&p.Tolerance, "tolerance", chaos.DefaultTolerance, "how far apart times may be")
+	return c
 }

@@ -1,0 +1,157 @@
+package rehearse
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"skerry/chaos/report"
+)
+
+// Fact is one thing that became of an allocation.
+type Fact struct {
+	// Of names the allocation by what does not depend on the run: its group, its edge,
+	// and whose place it took.
+	Of string
+	// What it is, with an answer where it is a question.
+	What, Answer string
+	At           time.Duration // of an event; else it counts for nothing
+	Timed        bool
+}
+
+// Facts are what became of all allocations, in the order of the rehearsal's places.
+func Facts(r *report.Rehearsal) []Fact {
+	var facts []Fact
+	named := map[string]int{}
+	for _, p := range r.Places {
+		edges := map[any]string{}
+		for i, a := range p.Allocs {
+			group, _, _ := strings.Cut(p.Name, "[")
+			of := group + " on " + a.Edge
+			if before, ok := edges[a.Replaces]; ok {
+				of += ", in place of " + before + "'s"
+			}
+			edges[a.ID] = a.Edge
+			if named[of]++; named[of] > 1 {
+				of += fmt.Sprintf(" (%d)", named[of])
+			}
+			if i == 0 {
+				facts = append(facts, Fact{Of: of, What: "becomes", Answer: string(p.Fate(r.Lasted))})
+			} else {
+				facts = append(facts, Fact{Of: of, What: "is placed", At: a.Placed, Timed: true})
+			}
+			facts = append(facts, events(of, a, r.Lasted)...)
+		}
+	}
+	return facts
+}
+
+// events are what happened to an allocation.
+func events(of string, a report.RehearsedAlloc, lasted time.Duration) []Fact {
+	var facts []Fact
+	span := func(what string, w report.Window) {
+		facts = append(facts, Fact{Of: of, What: what, Answer: "from", At: w.From, Timed: true})
+		if w.To < lasted {
+			facts = append(facts, Fact{Of: of, What: what, Answer: "until", At: w.To, Timed: true})
+		}
+	}
+	for _, w := range a.Ran {
+		span("runs", w)
+	}
+	for _, s := range a.Showed {
+		span("is shown as "+s.Status, s.Window)
+	}
+	if a.End != "" {
+		facts = append(facts, Fact{Of: of, What: "ends", Answer: a.End, At: a.Ended, Timed: true})
+	}
+	return facts
+}
+
+// Line of a Comparison: what was rehearsed and what then was, of the same thing.
+type Line struct {
+	Of, What        string
+	Rehearsed, Real string // "": nothing of the kind
+	Apart           time.Duration
+	Agree           bool
+}
+
+// Comparison holds a rehearsal against what then was.
+type Comparison struct {
+	Tolerance time.Duration
+	Lines     []Line
+}
+
+// Compare holds a rehearsal against a real run. The same things have to become of the
+// same groups on the same edges, in the same order, and at the same times but for the
+// tolerance.
+func Compare(rehearsed, real *report.Rehearsal, tolerance time.Duration) Comparison {
+	c := Comparison{Tolerance: tolerance}
+	left := Facts(real)
+	for _, f := range Facts(rehearsed) {
+		l := Line{Of: f.Of, What: f.What, Rehearsed: f.said()}
+		for i, g := range left {
+			if g.Of != f.Of || g.What != f.What || f.Timed && g.Answer != f.Answer {
+				continue
+			}
+			l.Real, l.Apart = g.said(), (g.At - f.At).Abs()
+			l.Agree = g.Answer == f.Answer && g.Timed == f.Timed && (!f.Timed || l.Apart <= tolerance)
+			left = append(left[:i:i], left[i+1:]...)
+			break
+		}
+		c.Lines = append(c.Lines, l)
+	}
+	for _, g := range left {
+		c.Lines = append(c.Lines, Line{Of: g.Of, What: g.What, Real: g.said()})
+	}
+	return c
+}
+
+// said is the fact's answer, and its time.
+func (f Fact) said() string {
+	if !f.Timed {
+		return f.Answer
+	}
+	return strings.TrimSpace(f.Answer + " " + f.At.Round(100*time.Millisecond).String())
+}
+
+// Apart are the lines that do not agree.
+func (c Comparison) Apart() []Line {
+	var out []Line
+	for _, l := range c.Lines {
+		if !l.Agree {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Print prints the comparison as a table.
+func (c Comparison) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "OF\tWHAT\tREHEARSED\tREALLY\tAPART")
+	for _, l := range c.Lines {
+		apart := ""
+		switch {
+		case !l.Agree:
+			apart = "NO"
+		case l.Apart > 0:
+			apart = l.Apart.Round(100 * time.Millisecond).String()
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", l.Of, l.What, orNothing(l.Rehearsed), orNothing(l.Real), apart)
+	}
+	return t.Flush()
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "–"
+	}
+	return s
+}
+
+// String is the line for messages.
+func (l Line) String() string {
+	return fmt.Sprintf("%s %s: rehearsed %s, really %s", l.Of, l.What, orNothing(l.Rehearsed), orNothing(l.Real))
+}
