@@ -279,6 +279,7 @@ func TestWhatIsNoHistory(t *testing.T) {
 		"unknown outcome":    {good + strings.Replace(end, "pass", "fine", 1), `"fine"`},
 		"two values":         {good + strings.TrimSuffix(note, "\n") + note, "behind the value"},
 		"back in time":       {good + strings.Replace(note, "1", "9", 1) + note, "stands behind one at 9ns"},
+		"beyond any run":     {good + strings.Replace(note, "1", "9000000000000000000", 1), "beyond"},
 		"half a line":        {good + note[:20], "line 2"},
 		"behind the end":     {good + end + note, "behind the end"},
 		"cut short":          {good + note, "cut short"},

@@ -332,7 +332,9 @@ func (m *memory) dress(stripped []alloc) []fleet.Alloc {
 	return allocs
 }
 
-func (a *alloc) version() jobVersion { return jobVersion{a.Namespace, a.JobID, a.JobVersion, a.JobHash} }
+func (a *alloc) version() jobVersion {
+	return jobVersion{a.Namespace, a.JobID, a.JobVersion, a.JobHash}
+}
 
 func lean(nodes []fleet.Node) []node {
 	var ns []node

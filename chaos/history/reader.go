@@ -93,6 +93,9 @@ func (r *Reader) record(text []byte) (Record, error) {
 	if l.At < r.last {
 		return Record{}, fmt.Errorf("a record at %s stands behind one at %s", l.At, r.last)
 	}
+	if l.At > MaxLength {
+		return Record{}, fmt.Errorf("a record at %s is beyond any run's end", l.At)
+	}
 	r.last = l.At
 	if err := l.sound(r.picture.picture != nil); err != nil {
 		return Record{}, err

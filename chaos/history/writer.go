@@ -14,6 +14,9 @@ import (
 // to read it.
 const MaxLine = 16 << 20
 
+// MaxLength bounds how long a run lasts, by its own clock.
+const MaxLength = 50 * 365 * 24 * time.Hour
+
 // Writer writes a history as a run goes. Its methods may be called from any
 // goroutine.
 type Writer struct {
@@ -51,6 +54,8 @@ func (w *Writer) Write(r Record) error {
 	case w.err != nil:
 	case r.kinds() != 1:
 		return fmt.Errorf("write to the history: a record of %d kinds", r.kinds())
+	case r.At > MaxLength:
+		return fmt.Errorf("write to the history: a record at %s is beyond any run's end", r.At)
 	case w.ended:
 		return errors.New("write to the history: it has its end already")
 	default:

@@ -75,7 +75,7 @@ func (c *run) lay(coarse int) *drawing {
 	d := &drawing{run: c, slots: map[fleet.AllocID]int{}, group: map[string][2]int{}}
 	d.Lasted = max(c.lasted, time.Millisecond)
 	fine, fewer := time.Duration(min(coarse, 128)), max(1, coarse/128)
-	d.shorter, d.apart = d.Lasted*fine/finest, d.Lasted*max(4, fine)/(4*nearest)
+	d.shorter, d.apart = d.Lasted/finest*fine, d.Lasted/(4*nearest)*max(4, fine)
 	shown := d.shown(max(len(c.header.Hubs)+3, maxDrawn/fewer))
 	d.quota = max(3, maxLanes/max(1, len(shown)))
 	lines := d.stack(shown)

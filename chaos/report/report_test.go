@@ -164,7 +164,9 @@ func TestAnEarlyEnd(t *testing.T) {
 }
 
 func FuzzRunPage(f *testing.F) {
-	f.Add(newSample(3, 2, 3, 20*time.Minute).play(2, 4).conclude(history.Violated).text(f))
+	small := newSample(3, 1, 1, 20*time.Minute)
+	small.outage("edge-1", time.Minute, 5*time.Minute, map[string][]fleet.AllocID{"edge-1": {small.place(time.Second, "edge-1", "web", "")}})
+	f.Add(small.conclude(history.Void).text(f))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := history.NewReader(bytes.NewReader(text))
 		if err != nil {
