@@ -388,6 +388,34 @@ func TestReboot(t *testing.T) {
 	})
 }
 
+// TestTheJournalWentBack loses what was journaled since an attempt: the one after it is
+// found all the same, and ends with the allocation.
+func TestTheJournalWentBack(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", nil)), func(m *machine) {
+		a := m.start(m.mustRunner())
+		synctest.Wait()
+		a.detach()
+		states, handles, status := maps.Clone(m.journal.states), maps.Clone(m.journal.handles), m.journal.status
+		m.reboot()
+		a = m.start(m.mustRunner())
+		synctest.Wait()
+		a.detach()
+		m.mustStarts("a/1", "a/2")
+		folder := filepath.Join(m.dir, "tasks", string(m.alloc.ID), "a", "2") // the driver's
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		m.journal.states, m.journal.handles, m.journal.status, m.journal.bootID = states, handles, status, "boot-1"
+		r := m.mustRunner()
+		r.Stop("its time is over") // before it has looked around
+		m.start(r).mustEnd()
+		m.mustStarts("a/1", "a/2")
+		if left := m.world.Running(); len(left) > 0 {
+			t.Errorf("after the stop there still run %v", left)
+		}
+	})
+}
+
 func TestOperatorRestarts(t *testing.T) {
 	bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
 		a := m.start(m.mustRunner())

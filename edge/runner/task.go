@@ -55,23 +55,27 @@ func newTask(r *Runner, name string, state fleet.TaskState) *task {
 }
 
 // restore takes the record that an earlier life left. Where there is none, or it
-// cannot be read, the driver's folders still tell the last attempt.
+// cannot be read, or a damaged journal has only an older one, the driver's folders
+// still tell the last attempt, which may run.
 func (t *task) restore(b []byte) {
 	f := &t.runner.factory
 	now := f.Mono()
 	rec, err := decodeRecord(b)
+	last := f.Dirs.lastAttempt(t.runner.id, t.name)
 	switch {
-	case b != nil && err == nil:
+	case b != nil && err == nil && last <= rec.Attempt:
 		t.rec, t.known = rec, true
 		if rec.BootID != f.BootID {
 			t.rec.Window = rec.Window.rebase(rec.Mono, now)
 		}
 		return
-	case b != nil:
+	case b != nil && err != nil:
 		t.runner.log.Error("task's record cannot be read", "task", t.name, "error", err)
+	case b != nil:
+		t.runner.log.Warn("task's record is older than its last attempt", "task", t.name, "attempt", last, "record", rec.Attempt)
 	}
 	t.rec = record{Version: recordVersion, BootID: f.BootID, Window: window{Start: now}, Restarts: t.state.Restarts}
-	if last := f.Dirs.lastAttempt(t.runner.id, t.name); last > 0 {
+	if last > 0 {
 		t.rec.Attempt, t.known = last, true
 	}
 }
