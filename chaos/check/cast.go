@@ -146,8 +146,18 @@ func (c *cast) rewind() {
 // keptAllocs is how long an allocation is remembered that no hub has any more.
 const keptAllocs = time.Hour
 
-// forget lets go of allocations that ended long ago.
+// forget lets go of allocations that ended long ago, and of jobs that were stopped
+// then and have none.
 func (c *cast) forget(now time.Duration) {
+	lives := map[fleet.JobID]bool{}
+	for _, f := range c.allocs {
+		lives[f.alloc.JobID] = true
+	}
+	for id, f := range c.jobs {
+		if f.job.Stop && !lives[id] && now-f.changed > keptAllocs {
+			delete(c.jobs, id)
+		}
+	}
 	for id, f := range c.allocs {
 		if now-f.seen > keptAllocs && f.alloc.Terminal() {
 			c.drop(id, f)

@@ -28,6 +28,7 @@ type asking struct {
 	ops   []Operation // in the order of their return
 	ends  []int64
 	from  time.Duration // ops that were called before came too late
+	last  time.Duration // when the newest one came
 }
 
 const (
@@ -81,7 +82,7 @@ func (t *clients) operation(s *scene, o *Observation) {
 		}
 		op.Outcome, op.Modify, end = OutcomeUnknown, 0, math.MaxInt64
 	}
-	j.ops, j.ends = append(j.ops, op), append(j.ends, end)
+	j.ops, j.ends, j.last = append(j.ops, op), append(j.ends, end), s.now
 	if len(j.ops) >= pieceOps && len(j.ops)%8 == 0 {
 		j.cut(s, op.Job)
 	}
@@ -90,7 +91,7 @@ func (t *clients) operation(s *scene, o *Observation) {
 // restart begins a new piece, from a state of which nothing is known.
 func (j *asking) restart(now time.Duration) {
 	ops, ends := j.pending(len(j.ops), now)
-	*j = asking{first: jobState{wild: true}, ops: ops, ends: ends, from: now}
+	*j = asking{first: jobState{wild: true}, ops: ops, ends: ends, from: now, last: now}
 }
 
 // pending are those of the first n operations that may still take effect.
@@ -176,7 +177,16 @@ func (j *asking) judge(s *scene, id fleet.JobID, n int) bool {
 	return false
 }
 
-func (t *clients) tick(*scene) {}
+// tick judges and forgets jobs that nobody has asked about for long.
+func (t *clients) tick(s *scene) {
+	for id, j := range t.jobs {
+		if s.now-j.last > forgottenCall {
+			j.judge(s, id, len(j.ops))
+			delete(t.jobs, id)
+			t.wild = true // whoever is asked about next may have been among them
+		}
+	}
+}
 
 func (t *clients) end(s *scene, _ *Picture) {
 	for _, id := range sorted(t.jobs) {

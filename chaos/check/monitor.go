@@ -16,7 +16,7 @@ type Limits struct {
 	Heal time.Duration
 	// Ready bounds how long a node with a session may stay short of ready, and
 	// Evaluate how long an evaluation that is due may be pending, in fair weather.
-	// 0: 2 min and 1 min.
+	// 0: 2 min, and 2 min: a delivery that got lost is taken back after one.
 	Ready, Evaluate time.Duration
 	// Deliver bounds how long a journaled row takes to be applied over a link that
 	// works. 0: 1 min.
@@ -49,7 +49,7 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	return Limits{
-		Heal: or(l.Heal, 4*time.Minute), Ready: or(l.Ready, 2*time.Minute), Evaluate: or(l.Evaluate, time.Minute),
+		Heal: or(l.Heal, 4*time.Minute), Ready: or(l.Ready, 2*time.Minute), Evaluate: or(l.Evaluate, 2*time.Minute),
 		Deliver: or(l.Deliver, time.Minute), Start: or(l.Start, 10*time.Second), Runner: or(l.Runner, 15*time.Second),
 		Refusal: or(l.Refusal, 10*time.Second), TTL: or(l.TTL, 10*time.Second), Slack: or(l.Slack, 3*time.Second),
 		JournalBytes: or(l.JournalBytes, 64<<20), Linearize: or(l.Linearize, 300_000),

@@ -3,6 +3,7 @@ package check_test
 import (
 	"encoding/json"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -145,6 +146,29 @@ func TestRunIsJudgedAgainFromItsRecord(t *testing.T) {
 	var read []check.Violation
 	if err := json.Unmarshal(text, &read); err != nil || fmt.Sprint(read) != fmt.Sprint(first) {
 		t.Fatalf("violations come back as %v, %v", read, err)
+	}
+}
+
+// TestObservedFromEverywhere feeds one Monitor from several goroutines, as hubs do.
+func TestObservedFromEverywhere(t *testing.T) {
+	tale := newTale(t, 3)
+	tale.life()
+	again := check.NewMonitor(allLimits)
+	var feeders sync.WaitGroup
+	for i := range 4 {
+		feeders.Go(func() {
+			for k := i; k < len(tale.all); k += 4 {
+				if o := tale.all[k]; o.Edge != nil || o.Hub != nil {
+					again.Observe(o)
+				}
+				again.Wants(1)
+				again.Reached()
+			}
+		})
+	}
+	feeders.Wait()
+	if vs := again.Verdicts(); len(vs) != len(check.All()) {
+		t.Errorf("%d verdicts", len(vs))
 	}
 }
 

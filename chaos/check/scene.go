@@ -11,11 +11,15 @@ import (
 // are counted.
 const keptViolations = 20
 
+// forgetEvery is how often what is over is looked for.
+const forgetEvery = 5 * time.Minute
+
 // scene is what the taps know in common.
 type scene struct {
 	limits  Limits
 	now     time.Duration // newest observation
 	ticked  time.Duration
+	forgot  time.Duration
 	told    fleet.Index // newest entry whose effects are known
 	weather weather
 	fleet   cast
@@ -84,7 +88,12 @@ func (s *scene) entry(o *Observation) {
 }
 
 // forget lets go of what no tap will ask for again.
-func (s *scene) forget() { s.fleet.forget(s.now) }
+func (s *scene) forget() {
+	if s.now-s.forgot >= forgetEvery {
+		s.forgot = s.now
+		s.fleet.forget(s.now)
+	}
+}
 
 // reach counts a branch that was reached.
 func (s *scene) reach(b Branch) { s.tally[b]++ }
