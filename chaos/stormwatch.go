@@ -39,10 +39,11 @@ type watch struct {
 	dead  map[string]bool   // guarded by mu: members whose death was told
 	last  check.Picture     // guarded by mu: of the last quiet time
 	lost  error             // guarded by mu: why the history is not whole
+	names map[string]string // guarded by mu: of edges, by their nodes' short ids
 }
 
 func newWatch(s *storm) (*watch, error) {
-	w := &watch{s: s, monitor: check.NewMonitor(check.Limits{}), dead: map[string]bool{}}
+	w := &watch{s: s, monitor: check.NewMonitor(check.Limits{}), dead: map[string]bool{}, names: map[string]string{}}
 	if s.Report == "" {
 		return w, nil
 	}
@@ -83,7 +84,12 @@ func (w *watch) begin(ctx context.Context) (end func()) {
 	})
 	for _, h := range w.s.fleet.Hubs {
 		over.Go(func() {
+			told := refusals{hub: h.Name, path: h.LogFile()}
 			for pause(ctx, hubsEvery) == nil {
+				for _, r := range told.next() {
+					r.From = w.nameOf(r.From)
+					w.observe(check.Observation{Refused: &r})
+				}
 				w.hub(ctx, h)
 			}
 		})
@@ -138,6 +144,16 @@ func glance(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 	return seen, err
 }
 
+// nameOf is an edge's name, as far as it is known.
+func (w *watch) nameOf(node string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if name := w.names[node]; name != "" {
+		return name
+	}
+	return node
+}
+
 // journalSeen is how far an edge's journal was seen.
 type journalSeen struct {
 	last    fleet.Seq
@@ -155,6 +171,9 @@ func (w *watch) edge(ctx context.Context, e *cluster.Edge, before journalSeen) j
 	if err != nil {
 		return before
 	}
+	w.mu.Lock()
+	w.names[fleet.Short(st.NodeID)] = e.Name
+	w.mu.Unlock()
 	now := journalSeen{st.Journal.Last, len(st.Journal.Quarantined)}
 	if st.Journal.Last < before.last || now.damages != before.damages {
 		before.last = 0 // there may be new rows under old numbers
@@ -325,22 +344,22 @@ func (w *watch) end(verdict error) error {
 	if err := errors.Join(w.lost, w.out.Close()); err != nil {
 		return errors.Join(verdict, err)
 	}
-	return errors.Join(verdict, w.report())
+	return errors.Join(verdict, drawReport(w.s.Ground, w.s.Report))
 }
 
-// report draws the history that was closed.
-func (w *watch) report() (err error) {
-	r, err := history.Open(w.path())
+// drawReport draws the closed history in a folder of a report.
+func drawReport(g Ground, dir string) (err error) {
+	r, err := history.Open(filepath.Join(dir, historyFile))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	out, err := os.Create(filepath.Join(w.s.Report, reportFile))
+	out, err := os.Create(filepath.Join(dir, reportFile))
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	w.s.say("report: %s", out.Name())
+	g.say("report: %s", out.Name())
 	return report.WriteRun(out, r, report.Beside{History: historyFile})
 }
 
