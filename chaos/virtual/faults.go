@@ -16,6 +16,9 @@ import (
 type wound struct {
 	heal func(ctx context.Context) error // nil: there is nothing to heal
 	hits func() uint64                   // how often it really did something
+	// late says that it does so only after it was inflicted: by the next packet to an
+	// address that an edge no longer has, the next question to a clock that is wrong.
+	late bool
 }
 
 // inflict brings a fault about.
@@ -74,7 +77,9 @@ func ofNetwork(faults ...*fabric.Fault) wound {
 
 // traced is the wound of a fault of the network that has nothing to heal, and whose
 // effect comes with the next packets.
-func traced(f *fabric.Fault) wound { return wound{hits: func() uint64 { return uint64(f.Hits()) }} }
+func traced(f *fabric.Fault) wound {
+	return wound{hits: func() uint64 { return uint64(f.Hits()) }, late: true}
+}
 
 // once is the wound of what is done at its beginning, and has hit if n is not 0.
 func once(n int) wound { return wound{hits: func() uint64 { return uint64(n) }} }
@@ -87,6 +92,7 @@ func together(ws []wound) wound {
 		}
 		return n
 	}}
+	all.late = slices.ContainsFunc(ws, func(w wound) bool { return w.late })
 	if !slices.ContainsFunc(ws, func(w wound) bool { return w.heal != nil }) {
 		return all
 	}

@@ -198,7 +198,7 @@ func jumpClock(_ context.Context, r *run, e *Edge, f schedule.Fault) (wound, err
 // untilRight is the wound of a clock that is wrong, which hit if anybody asked it.
 func (r *run) untilRight(e *Edge, f schedule.Fault) wound {
 	before := e.Clock.asked.Load()
-	w := wound{hits: func() uint64 { return e.Clock.asked.Load() - before }}
+	w := wound{hits: func() uint64 { return e.Clock.asked.Load() - before }, late: true}
 	if f.For > 0 {
 		w.heal = func(context.Context) error { e.Clock.Right(); return nil }
 	}

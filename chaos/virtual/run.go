@@ -207,19 +207,18 @@ func (r *run) fault(ctx context.Context, id int, f schedule.Fault) error {
 	if err != nil {
 		return err
 	}
-	end := seen
-	end.End = true
-	if f.For == 0 && w.heal == nil && !pause(ctx, echo) { // its traces are still to be seen
-		ctx = context.WithoutCancel(ctx)
+	over := r.elapsed()
+	if f.For == 0 && w.late {
+		pause(ctx, echo)
 	}
-	end.Hits = w.hits()
+	end := seen
+	end.End, end.Hits = true, w.hits()
 	r.see(check.Observation{Fault: &end})
-	r.expect.over(f, max(f.At+f.For, r.elapsed()-echo), end.Hits)
+	r.expect.over(f, over, end.Hits)
 	return nil
 }
 
-// echo is how long after a fault that lasts no time its effect may come: a packet to the
-// address that an edge no longer has, a question to a clock that is wrong.
+// echo is how long after a fault that lasts no time its effect may come.
 const echo = 45 * time.Second
 
 // targets are the names of those that a fault is on.
