@@ -210,7 +210,7 @@ func (r *Rehearsal) drawText(b *strings.Builder, places []RehearsedPlace) {
 func (r *Rehearsal) axis() []rune {
 	cells := []rune(strings.Repeat(" ", drawWidth))
 	free := 0
-	step := max(tickStep(r.Lasted), 1)
+	step := max(tickStep(2*r.Lasted), 1) // half as many as a page has room for
 	for at := time.Duration(0); at <= r.Lasted; at += step {
 		text, x := []rune(stamp(at)), r.cell(at)
 		if x < free || x+len(text) > drawWidth {
