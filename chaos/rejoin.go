@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/edge/swarm"
 	"skerry/fleet"
@@ -26,7 +27,14 @@ type Rejoin struct {
 	Seed        uint64        // draws the moment of the kill
 	Cap         time.Duration // the edges' longest back-off; 0: their default
 	HubFlags    []string
+	Report      string // folder of the history and the report; "": none are written
+	// Repeat and Versions are what the history says of how it was made.
+	Repeat   string
+	Versions map[string]string
 }
+
+// rejoinHubs is how many hubs a rejoin has.
+const rejoinHubs = 3
 
 // Bounds of a rejoin's phases: far beyond what is wanted, so that a slow machine
 // gives figures rather than nothing.
@@ -43,6 +51,7 @@ type rejoin struct {
 	want    Rejoin
 	swarm   *swarm.Swarm
 	figures *rejoinFigures
+	record  *rejoinRecord
 }
 
 // Run runs the scenario and judges it.
@@ -50,8 +59,15 @@ func (r Rejoin) Run(ctx context.Context) error {
 	if r.Edges < 1 || r.Allocs < 1 || r.Transitions < 1 {
 		return errors.New("a mass rejoin needs at least one edge, one allocation and one transition")
 	}
-	return r.within(ctx, size{hubs: 3, hubFlags: r.HubFlags}, func(s *stage) error {
-		run := &rejoin{stage: s, want: r, figures: newRejoinFigures(r.Ground)}
+	record, err := newRejoinRecord(r)
+	if err != nil {
+		return err
+	}
+	err = r.within(ctx, size{hubs: rejoinHubs, hubFlags: r.HubFlags}, func(s *stage) error {
+		run := &rejoin{stage: s, want: r, figures: newRejoinFigures(r.Ground, record), record: record}
+		for _, h := range s.fleet.Hubs {
+			record.hub(h.Name, check.ProcessStart)
+		}
 		return run.withSwarm(ctx, func(ctx context.Context) error {
 			for _, step := range []func(context.Context) error{run.settleIn, run.partWays, run.comeBack, run.restart, run.judge} {
 				if err := step(ctx); err != nil {
@@ -61,6 +77,7 @@ func (r Rejoin) Run(ctx context.Context) error {
 			return nil
 		})
 	})
+	return record.end(r.Ground, err)
 }
 
 // withSwarm runs the edges while play plays. An edge that fails ends it.
@@ -139,7 +156,9 @@ func simulated(id fleet.JobID, edges, fit int) *fleet.Job {
 // partWays cuts all links, waits until every hub and every edge has noticed, and lets
 // things happen.
 func (r *rejoin) partWays(ctx context.Context) error {
+	r.record.edges(r.swarm)
 	r.swarm.Cut()
+	r.record.cut(false, 0)
 	began := time.Now()
 	err := cluster.Eventually(ctx, absentBound, "all nodes are disconnected", func(ctx context.Context) string {
 		for _, h := range r.fleet.Hubs {
@@ -193,6 +212,7 @@ func (r *rejoin) comeBack(ctx context.Context) error {
 	watched := r.figures.watch(watching, r.swarm)
 	defer func() { stop(); <-watched }()
 	r.swarm.Heal()
+	r.record.cut(true, r.want.Edges)
 	r.figures.healed, r.figures.cpuHealed = time.Now(), cpu()
 	at := before.Acknowledged + uint64(share*float64(r.figures.due))
 	if err := r.await(ctx, replayBound, "the leader may be killed", func(t swarm.Totals) bool { return t.Acknowledged >= at }); err != nil {
@@ -201,6 +221,8 @@ func (r *rejoin) comeBack(ctx context.Context) error {
 	if err := r.figures.kill(ctx, leader, r.swarm, had); err != nil {
 		return err
 	}
+	r.record.hub(leader.Name, check.ProcessKill)
+	r.record.killed(leader.Name, false)
 	if err := r.serviceAgain(ctx, leader); err != nil {
 		return err
 	}
@@ -250,6 +272,8 @@ func (r *rejoin) restart(ctx context.Context) error {
 		if err := h.Start(); err != nil {
 			return err
 		}
+		r.record.killed(h.Name, true)
+		r.record.hub(h.Name, check.ProcessStart)
 		if err := h.AwaitReady(ctx); err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ const (
 // rejoinFigures are what a rejoin measures.
 type rejoinFigures struct {
 	out     Ground
-	spans   []span
+	record  *rejoinRecord
 	load    string                        // of the machine, before
 	looks   map[string]map[string]hubLook // by phase and hub
 	samples []sample
@@ -49,12 +49,6 @@ type rejoinFigures struct {
 	early, later uint64          // rows applied up to index before, and from index after on
 }
 
-// span is how long something took.
-type span struct {
-	what string
-	took time.Duration
-}
-
 // sample is where a rejoin stood.
 type sample struct {
 	at           time.Duration // since the heal
@@ -68,15 +62,21 @@ type hubLook struct {
 	peak int64
 }
 
-func newRejoinFigures(out Ground) *rejoinFigures {
+func newRejoinFigures(out Ground, record *rejoinRecord) *rejoinFigures {
 	load, _ := os.ReadFile("/proc/loadavg") // for people: without it the line is empty
-	return &rejoinFigures{out: out, load: strings.TrimSpace(string(load)), looks: map[string]map[string]hubLook{}}
+	return &rejoinFigures{out: out, record: record, load: strings.TrimSpace(string(load)), looks: map[string]map[string]hubLook{}}
 }
 
-// took notes a figure, and shows it at once.
+// took says how long something took.
 func (f *rejoinFigures) took(what string, d time.Duration) {
-	f.spans = append(f.spans, span{what, d})
-	f.out.say("  %-44s %9s", what, d.Round(time.Millisecond))
+	f.say("%-44s %9s", what, d.Round(time.Millisecond))
+}
+
+// say tells people, and whoever reads the report.
+func (f *rejoinFigures) say(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	f.out.say("  %s", text)
+	f.record.note(text)
 }
 
 // cpu is the processor time that this process has used, 0 where it is not to be had.
@@ -152,6 +152,7 @@ func (f *rejoinFigures) watch(ctx context.Context, s *swarm.Swarm) <-chan struct
 		for began := time.Now(); ; {
 			t := s.Totals()
 			f.samples = append(f.samples, sample{time.Since(began), t.Connected, t.Acknowledged})
+			f.record.edges(s)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -218,33 +219,33 @@ const (
 )
 
 // print writes the figures for people.
-func (f *rejoinFigures) print(g Ground, r Rejoin) {
-	g.say("%d edges, %d allocations each; load before %s", r.Edges, r.Allocs, f.load)
+func (f *rejoinFigures) print(r Rejoin) {
+	f.say("%d edges, %d allocations each; load before %s", r.Edges, r.Allocs, f.load)
 	slices.Sort(f.returns)
-	g.say("  back in a session after the heal: first %s, median %s, 90%% %s, 99%% %s, last %s (%d edges)",
+	f.say("back in a session after the heal: first %s, median %s, 90%% %s, 99%% %s, last %s (%d edges)",
 		percentile(f.returns, 0), percentile(f.returns, 50), percentile(f.returns, 90), percentile(f.returns, 99), percentile(f.returns, 100), len(f.returns))
-	g.say("  %s, the leader, killed %s after the heal: %d of %d rows had (%d edges whole, %d in part); %d applied before, %d under its successor",
+	f.say("%s, the leader, killed %s after the heal: %d of %d rows had (%d edges whole, %d in part); %d applied before, %d under its successor",
 		f.victim, f.killed.Sub(f.healed).Round(time.Millisecond), f.got, f.due, f.whole, f.part, f.early, f.later)
 	for _, s := range f.samples {
-		g.say("    %5.1f s: %5d connected, %d rows acknowledged", s.at.Seconds(), s.connected, s.acknowledged)
+		f.out.say("    %5.1f s: %5d connected, %d rows acknowledged", s.at.Seconds(), s.connected, s.acknowledged)
 	}
-	f.printHubs(g, r)
-	g.say("  this process: %d MiB before, %d MiB settled (%d KiB an edge), %d MiB after; %d goroutines, %d an edge; %s of CPU in the replay",
+	f.printHubs()
+	f.say("this process: %d MiB before, %d MiB settled (%d KiB an edge), %d MiB after; %d goroutines, %d an edge; %s of CPU in the replay",
 		f.edgesBefore>>20, f.edgesSettled>>20, (f.edgesSettled-f.edgesBefore)>>10/int64(r.Edges), f.edgesReplayed>>20, f.goroutines, f.goroutines/r.Edges, f.cpuReplayed-f.cpuHealed)
 }
 
-func (f *rejoinFigures) printHubs(g Ground, r Rejoin) {
+func (f *rejoinFigures) printHubs() {
 	for _, phase := range []string{phaseEmpty, phaseSettled, phaseCut, phaseKilled, phaseReplayed} {
 		for _, name := range sortedNames(f.looks[phase]) {
 			l := f.looks[phase][name]
-			g.say("  %-9s %s: resident %4.0f MiB, peak %4d MiB, heap %4.0f MiB, stacks %3.0f MiB, %5.0f goroutines, %4.0f sessions, %5.1f s of CPU",
+			f.say("%-9s %s: resident %4.0f MiB, peak %4d MiB, heap %4.0f MiB, stacks %3.0f MiB, %5.0f goroutines, %4.0f sessions, %5.1f s of CPU",
 				phase, name, l.Metrics[metricMemory]/(1<<20), l.peak>>20, l.Metrics[metricHeap]/(1<<20), l.Metrics[metricStack]/(1<<20),
 				l.Metrics[metricThreads], l.Metrics["skerry_edge_sessions"], l.Metrics[metricCPU])
 		}
 	}
 	for _, name := range sortedNames(f.looks[phaseReplayed]) {
 		before, after := f.looks[phaseCut][name].Metrics, f.looks[phaseReplayed][name].Metrics
-		g.say("  replay at %s: %.0f entries, %.0f KiB: %s", name, after.Sum(metricEntries)-before.Sum(metricEntries),
+		f.say("replay at %s: %.0f entries, %.0f KiB: %s", name, after.Sum(metricEntries)-before.Sum(metricEntries),
 			(after.Sum(metricBytes)-before.Sum(metricBytes))/1024, byCommand(before, after))
 	}
 }

@@ -33,7 +33,8 @@ func (r *rejoin) judge(ctx context.Context) error {
 	}
 	found = append(found, check.Quiet(fleetwide)...)
 	r.figures.took("checked", time.Since(began))
-	r.figures.print(r.Ground, r.want)
+	r.figures.print(r.want)
+	r.record.judged(found, len(r.swarm.Edges()))
 	fmt.Fprint(r.Out, verdicts(found, len(r.swarm.Edges())))
 	if len(found) > 0 {
 		return fmt.Errorf("%w: %d violations, the first: %s", ErrViolated, len(found), found[0])

@@ -36,11 +36,7 @@ func faults(s *settings) *cobra.Command {
 			if storm.Clocked, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
-			storm.Repeat = "skerry-chaos " + strings.Join(os.Args[1:], " ")
-			if !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "--seed") || strings.HasPrefix(a, "-seed") }) {
-				storm.Repeat += fmt.Sprintf(" --seed %d", storm.Seed)
-			}
-			storm.Versions = map[string]string{"skerry": version, "go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH}
+			storm.Repeat, storm.Versions = made(storm.Seed)
 			return storm.Run(ctx)
 		})
 	f := c.Flags()
@@ -51,6 +47,16 @@ func faults(s *settings) *cobra.Command {
 	f.StringSliceVar(&kinds, "kinds", nil, "kinds of fault, a list with commas (default: all that can be done here)")
 	f.StringVar(&storm.Report, "report", "", "folder for the history and the report (default: none are written)")
 	return enclosed(c)
+}
+
+// made is what a history says of how it was made: the command that repeats it, and
+// with what.
+func made(seed uint64) (repeat string, versions map[string]string) {
+	repeat = "skerry-chaos " + strings.Join(os.Args[1:], " ")
+	if !slices.ContainsFunc(os.Args, func(a string) bool { return strings.HasPrefix(a, "--seed") || strings.HasPrefix(a, "-seed") }) {
+		repeat += fmt.Sprintf(" --seed %d", seed)
+	}
+	return repeat, map[string]string{"skerry": version, "go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH}
 }
 
 // disks reports whether members can have disks of their own here, and says why not.

@@ -150,25 +150,6 @@ func damage(s *settings) *cobra.Command {
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Damage{Ground: g}.Run(ctx) })
 }
 
-func rejoin(s *settings) *cobra.Command {
-	var r chaos.Rejoin
-	c := s.on("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
-		func(ctx context.Context, g chaos.Ground) error {
-			r.Ground = g
-			r.Net, r.LocalHTTP = faultnet.NewPlain(), false // edges cut their own links
-			return r.Run(ctx)
-		})
-	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the network is replaced
-	f := c.Flags()
-	f.IntVar(&r.Edges, "edges", 1000, "number of edges")
-	f.IntVar(&r.Transitions, "transitions", 100, "rows that each edge journals while it is cut off")
-	f.IntVar(&r.Allocs, "allocs", 10, "allocations of each edge")
-	f.Uint64Var(&r.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws when the leader is killed")
-	f.DurationVar(&r.Cap, "backoff-cap", 0, "the edges' longest back-off (default: their own)")
-	f.StringSliceVar(&r.HubFlags, "hub-flag", nil, "flag that is added to the hubs' command lines; may be repeated")
-	return c
-}
-
 func demo(s *settings) *cobra.Command {
 	var job string
 	c := s.on("demo", "Three hubs, three edges: cut a link, reboot behind it, kill the leader, heal, look at the history",

@@ -27,9 +27,14 @@ type Edge struct {
 	starts  map[fleet.AllocID]int     // of tasks, ever
 }
 
+// NameOf is the name of the n-th edge, from 0, of a swarm with a prefix.
+func NameOf(prefix string, n int) string {
+	return fmt.Sprintf("%s%05d", cmp.Or(prefix, defaultPrefix), n+1)
+}
+
 func openEdge(cfg Config, i int) (*Edge, error) {
 	e := &Edge{
-		name: fmt.Sprintf("%s%05d", cfg.Prefix, i+1), runners: map[fleet.AllocID]*runner{}, starts: map[fleet.AllocID]int{},
+		name: NameOf(cfg.Prefix, i), runners: map[fleet.AllocID]*runner{}, starts: map[fleet.AllocID]int{},
 	}
 	var err error
 	e.edge, err = edge.Open(edge.Config{

@@ -29,6 +29,9 @@ import (
 	"skerry/fleet"
 )
 
+// defaultPrefix is that of edges' names.
+const defaultPrefix = "edge"
+
 // Config of a Swarm. Dir, Hubs, TokenFile and Edges are required.
 type Config struct {
 	Dir       string   // each edge has a folder in it
@@ -50,9 +53,6 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" || len(c.Hubs) == 0 || c.TokenFile == "" || c.Edges < 1 {
 		return c, errors.New("make a swarm: a folder, hubs, a token file and at least one edge are required")
-	}
-	if c.Prefix == "" {
-		c.Prefix = "edge"
 	}
 	if c.Resources == (fleet.Resources{}) {
 		c.Resources = fleet.Resources{CPU: 4000, MemoryMB: 4096, DiskMB: 32768}
