@@ -9,7 +9,7 @@ FOR ?= 30m
 RACE := $(shell command -v $$(go env CC) >/dev/null 2>&1 && echo -race)
 SEED ?= $(shell date +%s)
 
-.PHONY: build test demo bench lint chaos chaos-real planted cross fuzz
+.PHONY: build test demo bench lint chaos chaos-real scenarios planted cross fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -17,7 +17,7 @@ build: ## the three programs, static, into bin/
 
 test: ## everything, with the race detector, in random order
 	go vet ./...
-	go test $(RACE) -shuffle=on -timeout 8m ./...
+	go test $(RACE) -shuffle=on -timeout 15m ./...
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
 
 demo: build ## three hubs, three edges, a cut link, a reboot, a killed leader: under 60 s
@@ -41,6 +41,9 @@ cross: ## compiles for every system that is supported
 
 chaos: build ## whole fleets in virtual time, an hour of faults in seconds: make chaos BUDGET=10m SEED=7
 	bin/skerry-chaos sim --seeds 1000000 --budget $(BUDGET) --seed $(SEED) --report dist/chaos $(CHAOS)
+
+scenarios: build ## the scenarios of chaos/scenarios, in virtual time
+	bin/skerry-chaos sim $(addprefix --scenario=,$(wildcard chaos/scenarios/*.txt)) --report dist/scenarios
 
 chaos-real: build ## real processes, disks, clocks and networks: make chaos-real FOR=30m SEED=7
 	bin/skerry-chaos run faults --bin bin --for $(FOR) --seed $(SEED) --report dist/chaos-real
