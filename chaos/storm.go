@@ -136,7 +136,7 @@ func (s *storm) play(ctx context.Context) error {
 		if left < chapterLeast && chapter > 1 {
 			return nil
 		}
-		if err := s.chapter(ctx, chapter, min(chapterLength, max(left-chapterLeast/2, chapterLeast/2))); err != nil {
+		if err := s.chapter(ctx, chapter, min(chapterLength, max(left-quietShare, chapterLeast/2))); err != nil {
 			return fmt.Errorf("chapter %d (seed %d): %w", chapter, s.Seed, err)
 		}
 		if len(s.watch.violations()) > 0 {

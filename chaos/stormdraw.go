@@ -13,12 +13,14 @@ import (
 const (
 	chapterLength = 150 * time.Second
 	chapterLeast  = 60 * time.Second
+	quietShare    = 15 * time.Second // of what is left of a run, for its last quiet
 	// squeeze is by how much drawn schedules are made shorter: hours of theirs are
 	// minutes here.
 	squeeze = 4
 	// faultsPerChapter is how many are drawn for a chapter of full length, and
 	// kindsPerChapter of how many kinds.
 	faultsPerChapter = 26
+	leastPerChapter  = 10 // also where it is short
 	kindsPerChapter  = 14
 	// shortestJump is by how much a clock jumps at least: less is not told from the
 	// age of what is journaled.
@@ -52,7 +54,7 @@ func (s *storm) draw(chapter int, length time.Duration) schedule.Schedule {
 	kinds = kinds[:min(len(kinds), kindsPerChapter)]
 	drawn := schedule.Draw(seed, schedule.Shape{
 		Hubs: s.Hubs, Edges: s.Edges, Length: length * squeeze, Jobs: 1, Operations: -1, Kinds: kinds, Clock: schedule.Real,
-		FaultsPerHour: int(faultsPerChapter * time.Hour / (chapterLength * squeeze)),
+		FaultsPerHour: int(max(faultsPerChapter*time.Hour/(chapterLength*squeeze), leastPerChapter*time.Hour/(length*squeeze))),
 	})
 	squeezed := schedule.Schedule{Seed: seed, Length: length, Topology: s.topology()}
 	for _, f := range drawn.Faults {

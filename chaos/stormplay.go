@@ -46,7 +46,11 @@ func (s *storm) one(ctx context.Context, f schedule.Fault) error {
 	if err == nil {
 		err = pause(ctx, f.For)
 	}
-	mending, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxExpiry+time.Minute)
+	patience := maxExpiry + time.Minute
+	if ctx.Err() != nil {
+		patience = time.Second // the run is given up: what has to be waited for is not
+	}
+	mending, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	err = errors.Join(err, t.stop(mending))
 	for end := time.Now().Add(lateEvidence); err == nil && time.Now().Before(end); {

@@ -15,7 +15,6 @@ import (
 	"skerry/chaos/history"
 	"skerry/chaos/observe"
 	"skerry/chaos/proc"
-	"skerry/chaos/report"
 	"skerry/fleet"
 )
 
@@ -345,22 +344,6 @@ func (w *watch) end(verdict error) error {
 		return errors.Join(verdict, err)
 	}
 	return errors.Join(verdict, drawReport(w.s.Ground, w.s.Report))
-}
-
-// drawReport draws the closed history in a folder of a report.
-func drawReport(g Ground, dir string) (err error) {
-	r, err := history.Open(filepath.Join(dir, historyFile))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	out, err := os.Create(filepath.Join(dir, reportFile))
-	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	g.say("report: %s", out.Name())
-	return report.WriteRun(out, r, report.Beside{History: historyFile})
 }
 
 func outcomeOf(verdict error) history.Outcome {

@@ -66,13 +66,18 @@ func Make(image, dir string, size int64) (*Disk, error) {
 	return d, nil
 }
 
-// Try makes a small disk below dir, and takes it away again.
+// Try makes a small disk below dir, cuts its power, and takes it away again: an error
+// says that disks cannot be had here, or do not forget.
 func Try(dir string) error {
 	const small = 16 << 20
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make disk: %w", err)
+	}
 	at := filepath.Join(dir, "try-disk")
 	d, err := Make(at+".img", at, small)
 	if err == nil {
-		err = d.Close()
+		err = d.PowerCut(func() error { return nil })
+		err = errors.Join(err, d.Close())
 	}
 	return errors.Join(err, os.RemoveAll(at), os.RemoveAll(at+".img"))
 }

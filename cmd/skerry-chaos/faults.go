@@ -23,6 +23,7 @@ import (
 func faults(s *settings) *cobra.Command {
 	var storm chaos.Storm
 	var kinds []string
+	var noDisks bool
 	c := s.on("faults", "Break everything at random on real processes, for long, and judge it all the while",
 		func(ctx context.Context, g chaos.Ground) (err error) {
 			if storm.Kinds, err = kindsOf(kinds); err != nil {
@@ -32,7 +33,9 @@ func faults(s *settings) *cobra.Command {
 				return errors.New("a run needs some time, a hub and an edge")
 			}
 			storm.Ground = g
-			storm.Disks = disks(g)
+			if storm.Disks, err = disks(g, noDisks); err != nil {
+				return err
+			}
 			if storm.Clocked, err = os.Executable(); err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
@@ -45,6 +48,7 @@ func faults(s *settings) *cobra.Command {
 	f.IntVar(&storm.Hubs, "hubs", 3, "number of hubs")
 	f.IntVar(&storm.Edges, "edges", 5, "number of edges")
 	f.StringSliceVar(&kinds, "kinds", nil, "kinds of fault, a list with commas (default: all that can be done here)")
+	f.BoolVar(&noDisks, "no-disks", false, "do without disks of their own, and their faults (only root can have them)")
 	f.StringVar(&storm.Report, "report", "", "folder for the history and the report (default: none are written)")
 	return enclosed(c)
 }
@@ -59,16 +63,16 @@ func made(seed uint64) (repeat string, versions map[string]string) {
 	return repeat, map[string]string{"skerry": version, "go": runtime.Version(), "system": runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// disks reports whether members can have disks of their own here, and says why not.
-func disks(g chaos.Ground) bool {
-	if os.Geteuid() != 0 {
-		return false
+// disks reports whether members have disks of their own: root's do. A run without
+// them, which proves less, has to be asked for.
+func disks(g chaos.Ground, without bool) (bool, error) {
+	if without || os.Geteuid() != 0 {
+		return false, nil
 	}
 	if err := disk.Try(g.Dir); err != nil {
-		fmt.Fprintf(g.Out, "no disks of their own, and none of their faults: %v\n", err)
-		return false
+		return false, fmt.Errorf("give members disks of their own (run with --no-disks to do without their faults): %w", err)
 	}
-	return true
+	return true, nil
 }
 
 func kindsOf(names []string) ([]schedule.Kind, error) {
