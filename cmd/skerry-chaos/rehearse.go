@@ -93,7 +93,6 @@ func (r *rehearsed) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	answer.Notes, answer.Rehearsal.Unplaced = cfg.Notes(), answer.Unplaced
 	if err := answer.Print(cmd.OutOrStdout()); err != nil || r.html == "" {
 		return err
 	}
