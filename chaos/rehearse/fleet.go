@@ -42,7 +42,10 @@ func ParseFleet(file string, src []byte) (Fleet, error) {
 	hubs := false
 	for i, line := range strings.Split(string(src), "\n") {
 		words := strings.Fields(line)
-		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+		if comment := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "#") }); comment >= 0 {
+			words = words[:comment]
+		}
+		if len(words) == 0 {
 			words = []string{""}
 		}
 		switch words[0] {

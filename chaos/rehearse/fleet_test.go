@@ -12,7 +12,7 @@ func TestParseFleet(t *testing.T) {
 edges 2 site=north dc=store cpu=1000
 edges 1 dc=depot memory=512
 meta 1 rack=a tier=gold
-meta north rack=b
+meta north rack=b # both
 meta edge-3 rack=c
 attribute all cpu.arch=arm64
 `))
