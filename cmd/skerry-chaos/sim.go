@@ -61,6 +61,7 @@ history, a page to look at, and all data directories.`,
 		Use: workerCommand, Hidden: true, Args: cobra.NoArgs,
 		Run: func(*cobra.Command, []string) { campaign.Work(os.Stdin) },
 	}
+	c.AddCommand(absence())
 	return []*cobra.Command{c, worker}
 }
 
@@ -75,9 +76,7 @@ func (s *simulate) run(cmd *cobra.Command) error {
 	if s.cfg.Dir, err = filepath.Abs(s.report); err != nil {
 		return err
 	}
-	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
-		s.cfg.Memory = "/dev/shm"
-	}
+	s.cfg.Memory = memory()
 	for _, path := range s.scenarios {
 		sc, err := campaign.ReadSchedule(path)
 		if err != nil {
