@@ -2,11 +2,17 @@ package chaos_test
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"skerry/chaos/cluster"
+	"skerry/chaos/proc"
 )
 
 // stormKinds hit within a few seconds, whatever else goes on; those that need root
@@ -26,7 +32,7 @@ func TestStorm(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	report := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry-chaos"), "run", "faults",
-		"--for", "45s", "--seed", "1", "--edges", "3", "--kinds", stormKinds, "--dir", dir, "--report", report)
+		"--for", "30s", "--seed", "1", "--edges", "3", "--kinds", stormKinds, "--dir", dir, "--report", report)
 	said, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(said, []byte("quiet after")) {
 		t.Fatalf("a storm: %v\n%s", err, said)
@@ -40,4 +46,66 @@ func TestStorm(t *testing.T) {
 	if err == nil && strings.Contains(string(mounts), dir) {
 		t.Errorf("disks are still mounted: %s", mounts)
 	}
+}
+
+// TestKilledStormLeavesNothing kills a run with SIGKILL once its disks are mounted and
+// its hubs run: what it started, mounted and attached has to go with it.
+func TestKilledStormLeavesNothing(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Log("not root: a run makes nothing that outlives its processes")
+		return
+	}
+	bin, err := programs()
+	if err != nil {
+		t.Fatalf("build the programs: %v", err)
+	}
+	dir, err := os.MkdirTemp("", "sk-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	cmd := exec.Command(filepath.Join(bin, "skerry-chaos"), "run", "faults", "--for", "10m", "--seed", "1", "--edges", "2", "--dir", dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await := func(what string, want func(processes, disks int) bool) {
+		t.Helper()
+		err := cluster.Eventually(context.WithoutCancel(t.Context()), 90*time.Second, what, func(context.Context) string {
+			pids, err := proc.Below(dir)
+			if err != nil {
+				return err.Error()
+			}
+			disks := attached(t, dir)
+			if !want(len(pids), disks) {
+				return fmt.Sprintf("%d processes and %d disks", len(pids), disks)
+			}
+			return ""
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	// The run itself, its keeper, the hubs and the edges.
+	await("the run is under way", func(processes, disks int) bool { return processes >= 3+3+2 && disks == 3+2 })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait() // it was killed
+	await("nothing is left", func(processes, disks int) bool { return processes == 0 && disks == 0 })
+}
+
+// attached counts loop devices whose image is below a folder.
+func attached(tb testing.TB, dir string) int {
+	tb.Helper()
+	images, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	n := 0
+	for _, path := range images {
+		if b, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(b), dir+"/") {
+			n++
+		}
+	}
+	return n
 }
