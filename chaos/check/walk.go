@@ -117,7 +117,7 @@ func (w *walk) alloc(row *fleet.Transition) []misstep {
 	rebooted := a.boot != "" && a.boot != row.BootID
 	if next := row.ClientStatus; next != "" {
 		legal := a.status == "" || a.status == next || slices.Contains(successors[a.status], next) ||
-			rebooted && a.status == fleet.ClientRunning && next == fleet.ClientPending
+			(rebooted || lostAtBoot(row)) && a.status == fleet.ClientRunning && next == fleet.ClientPending
 		if !legal {
 			wrong = append(wrong, misstep{LegalHistory,
 				fmt.Sprintf("row %d: allocation %s goes from %s to %s", row.Seq, fleet.Short(row.Alloc), a.status, next)})
@@ -138,6 +138,12 @@ func (w *walk) alloc(row *fleet.Transition) []misstep {
 		a.boot = row.BootID
 	}
 	return wrong
+}
+
+// lostAtBoot reports whether a row says that a boot ended the task. Where the journal was
+// damaged as well, the boot's own rows may come before it, and say what was known.
+func lostAtBoot(row *fleet.Transition) bool {
+	return row.Event != nil && row.Event.Type == fleet.TaskLostAtReboot
 }
 
 // taskSuccessors are the states that may follow a task's, beside itself.
