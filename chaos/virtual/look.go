@@ -141,7 +141,7 @@ func (r *run) settle(ctx context.Context) {
 		if why = r.unrest(); why == "" {
 			if picture = r.picture(ctx); len(check.Quiet(picture)) == 0 {
 				r.expect.settled(r.elapsed())
-				r.usage()
+				r.usages(ctx)
 				break
 			}
 			every = min(2*every, 20*lookEvery) // a picture is dear
@@ -308,6 +308,17 @@ func (r *run) finish(p check.Picture) {
 
 func (r *run) note(format string, args ...any) {
 	r.record(history.Record{Note: &history.Note{Text: fmt.Sprintf(format, args...)}})
+}
+
+// quietLooks is how many looks at what is in use make a judgement: as many as check's.
+const quietLooks = 3
+
+// usages looks several times at what is in use, while nothing goes on.
+func (r *run) usages(ctx context.Context) {
+	for range quietLooks {
+		r.usage()
+		pause(ctx, lookEvery)
+	}
 }
 
 // usage tells what the whole process takes, at a time when nothing is going on.

@@ -151,9 +151,9 @@ func (r *run) play(ctx context.Context) (err error) {
 	if err := r.awaitFleet(ctx); err != nil {
 		return err
 	}
+	r.usages(ctx)
 	r.began = time.Now() // times of the schedule count from here
 	r.making.Store(false)
-	r.usage()
 	looking, stop := context.WithCancel(ctx)
 	var watch errgroup.Group
 	watch.Go(func() error { r.watch(looking); return nil })
