@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -58,14 +57,25 @@ var wordNumbers = func() map[string]uint64 {
 // word is a text that is written as its number in words where it has one.
 type word string
 
+// Rows are decoded by every hub, thousands at a time when edges come back, and most of
+// a row is words and identifiers. Their usual forms go past the codec.
+
 func (w word) MarshalCBOR() ([]byte, error) {
-	if n, ok := wordNumbers[string(w)]; ok {
+	n, ok := wordNumbers[string(w)]
+	switch {
+	case ok && n < inHead:
+		return []byte{byte(n)}, nil
+	case ok:
 		return encMode.Marshal(n)
 	}
 	return encMode.Marshal(string(w))
 }
 
 func (w *word) UnmarshalCBOR(b []byte) error {
+	if len(b) == 1 && b[0] < inHead && int(b[0]) < len(words) {
+		*w = word(words[b[0]])
+		return nil
+	}
 	if len(b) > 0 && b[0]>>5 == majorUnsigned {
 		var n uint64
 		if err := decMode.Unmarshal(b, &n); err != nil {
@@ -91,18 +101,27 @@ const (
 	majorBytes    = 2
 )
 
+const (
+	inHead    = 24                   // numbers below it stand in an item's first byte
+	bytesOf16 = majorBytes<<5 | 0x10 // the first byte of 16 bytes
+)
+
 // uid is an identifier that is written as 16 bytes where it is a UUID in its
 // usual form.
 type uid string
 
 func (u uid) MarshalCBOR() ([]byte, error) {
 	if b, ok := parseUUID(string(u)); ok {
-		return encMode.Marshal(b[:])
+		return append([]byte{bytesOf16}, b[:]...), nil
 	}
 	return encMode.Marshal(string(u))
 }
 
 func (u *uid) UnmarshalCBOR(b []byte) error {
+	if len(b) == 17 && b[0] == bytesOf16 {
+		*u = uid(formatUUID([16]byte(b[1:])))
+		return nil
+	}
 	if len(b) > 0 && b[0]>>5 == majorBytes {
 		var raw []byte
 		if err := decMode.Unmarshal(b, &raw); err != nil {
@@ -122,17 +141,42 @@ func (u *uid) UnmarshalCBOR(b []byte) error {
 	return nil
 }
 
+// uuidDashes are the places of dashes in a UUID's usual form.
+var uuidDashes = [...]int{8, 13, 18, 23}
+
+// parseUUID reads a UUID in its usual form: lower case, with dashes.
 func parseUUID(s string) (b [16]byte, ok bool) {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+	if len(s) != 36 {
 		return b, false
 	}
-	n, err := hex.Decode(b[:], []byte(strings.ReplaceAll(s, "-", "")))
-	return b, err == nil && n == 16 && formatUUID(b) == s
+	var digits [32]byte
+	n := 0
+	for i := range len(s) {
+		if i == uuidDashes[0] || i == uuidDashes[1] || i == uuidDashes[2] || i == uuidDashes[3] {
+			if s[i] != '-' {
+				return b, false
+			}
+			continue
+		}
+		if s[i] >= 'A' && s[i] <= 'F' {
+			return b, false
+		}
+		digits[n] = s[i]
+		n++
+	}
+	_, err := hex.Decode(b[:], digits[:])
+	return b, err == nil
 }
 
 func formatUUID(b [16]byte) string {
-	s := hex.EncodeToString(b[:])
-	return strings.Join([]string{s[:8], s[8:12], s[12:16], s[16:20], s[20:]}, "-")
+	var digits [32]byte
+	hex.Encode(digits[:], b[:])
+	s := make([]byte, 0, 36)
+	s = append(append(s, digits[:8]...), '-')
+	s = append(append(s, digits[8:12]...), '-')
+	s = append(append(s, digits[12:16]...), '-')
+	s = append(append(s, digits[16:20]...), '-')
+	return string(append(s, digits[20:]...))
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

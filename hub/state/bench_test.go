@@ -3,6 +3,7 @@ package state_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
 	"skerry/fleet"
@@ -130,6 +131,39 @@ func BenchmarkUpdates(b *testing.B) {
 		c.index++
 		c.store.Apply(c.index, cmd)
 		b.ReportMetric(float64(len(raw))/1000, "entry-B/row")
+	}
+}
+
+// BenchmarkReplay applies an entry of 1,000 rows of 10 nodes that come back: of each
+// node 10 rows of each of 10 allocations.
+func BenchmarkReplay(b *testing.B) {
+	c := newCrowd(b, 10)
+	plan := c.plan(100)
+	c.apply(plan)
+	for b.Loop() {
+		b.StopTimer()
+		var cmd state.AllocUpdates
+		for turn := range 10 {
+			updates := c.updates(plan, fleet.ClientRunning, fleet.TaskStarted)
+			if turn == 0 {
+				cmd = updates
+				continue
+			}
+			for _, more := range updates.Batches {
+				i := slices.IndexFunc(cmd.Batches, func(b state.NodeRows) bool { return b.NodeID == more.NodeID })
+				cmd.Batches[i].Rows = append(cmd.Batches[i].Rows, more.Rows...)
+			}
+		}
+		raw := mustEncode(b, cmd)
+		b.StartTimer()
+		decoded, err := state.Decode(raw)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.index++
+		if res := c.store.Apply(c.index, decoded); res.Updates[0].Code != "" {
+			b.Fatal(res.Updates[0].Message)
+		}
 	}
 }
 

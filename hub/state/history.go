@@ -47,17 +47,23 @@ func (e *historyEntry) size() int {
 	return len(e.row)
 }
 
-// add appends an entry; where there is no room the oldest ones that are not vital
-// go, or else the oldest.
-func (h *history) add(e historyEntry) {
-	for len(h.entries) >= historyKept || len(h.entries) > 0 && h.bytes+e.size() > historyBytes {
-		i := max(0, slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.vital }))
-		h.bytes -= h.entries[i].size()
-		h.entries = slices.Delete(slices.Clone(h.entries), i, i+1)
-		h.dropped++
+// add appends entries; where there is no room the oldest ones that are not vital go,
+// or else the oldest.
+func (h *history) add(entries ...historyEntry) {
+	own := false // whether this version has the entries for itself
+	for _, e := range entries {
+		for len(h.entries) >= historyKept || len(h.entries) > 0 && h.bytes+e.size() > historyBytes {
+			if !own {
+				h.entries, own = slices.Clone(h.entries), true
+			}
+			i := max(0, slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.vital }))
+			h.bytes -= h.entries[i].size()
+			h.entries = slices.Delete(h.entries, i, i+1)
+			h.dropped++
+		}
+		h.entries = append(h.entries, e)
+		h.bytes += e.size()
 	}
-	h.entries = append(h.entries, e)
-	h.bytes += e.size()
 }
 
 // list decodes the record for people.

@@ -160,11 +160,14 @@ func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
 			about = about[len(about)-1:]
 		}
 		after := t.changeAlloc(id, w.now, func(a *allocRow) {
-			a.TaskStates = maps.Clone(a.TaskStates)
+			a.TaskStates = ownStates(a.TaskStates, len(about))
+			entries := make([]historyEntry, 0, len(about))
 			for _, i := range about {
 				report(&a.Alloc, &f.transitions[i], w.now)
-				a.history.add(t.rowEntry(f, i, offline[i]))
+				entries = append(entries, t.rowEntry(f, i, offline[i]))
 			}
+			trimEvents(a.TaskStates)
+			a.history.add(entries...)
 			a.ClientStatus = seen(&a.Alloc, final)
 		})
 		if final {
@@ -195,6 +198,26 @@ func (t *tx) rowEntry(f freshRows, i int, offline bool) historyEntry {
 	return historyEntry{index: t.index, row: f.rows[i], offline: offline, vital: !tr.Droppable()}
 }
 
+// ownStates copies task states, with room for so many events more.
+func ownStates(states map[string]fleet.TaskState, events int) map[string]fleet.TaskState {
+	own := maps.Clone(states)
+	for task, state := range own {
+		state.Events = append(make([]fleet.TaskEvent, 0, len(state.Events)+events), state.Events...)
+		own[task] = state
+	}
+	return own
+}
+
+// trimEvents keeps the newest events of each task.
+func trimEvents(states map[string]fleet.TaskState) {
+	for task, state := range states {
+		if state.Events = keepNewest(state.Events, fleet.TaskEventsKept); len(state.Events) == 0 {
+			state.Events = nil // as a snapshot has it
+		}
+		states[task] = state
+	}
+}
+
 // report takes over what a row says of its allocation, whose TaskStates are the
 // caller's own. now is when the cluster heard of it.
 func report(a *fleet.Alloc, tr *fleet.Transition, now int64) {
@@ -217,8 +240,7 @@ func report(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 		}
 	}
 	if tr.Event != nil {
-		events := append(slices.Clip(slices.Clone(state.Events)), *tr.Event)
-		state.Events = keepNewest(events, fleet.TaskEventsKept)
+		state.Events = append(state.Events, *tr.Event)
 	}
 	if a.TaskStates == nil {
 		a.TaskStates = map[string]fleet.TaskState{}
