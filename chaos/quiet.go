@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -84,7 +85,7 @@ func (s *stage) look(ctx context.Context) (check.Picture, error) {
 	if err != nil {
 		return p, err
 	}
-	p.Wanted = s.wanted
+	p.Wanted = maps.Clone(s.wanted)
 	for i := range p.Edges {
 		p.Edges[i].Before = s.held[p.Edges[i].Name]
 	}

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/chaos/disk"
 	"skerry/chaos/faultnet"
@@ -180,7 +179,7 @@ func (s *storm) settle(ctx context.Context, chapter, faults int) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		s.watch.broke(check.Violation{Invariant: check.Settled, Message: err.Error()})
+		s.watch.restless(err)
 	} else {
 		s.watch.quiet(picture)
 		s.watch.usage()

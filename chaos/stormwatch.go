@@ -36,7 +36,7 @@ type watch struct {
 	mu    sync.Mutex
 	found []check.Violation // guarded by mu
 	dead  map[string]bool   // guarded by mu: members whose death was told
-	last  check.Picture     // guarded by mu: of the last quiet time
+	last  check.Picture     // guarded by mu: of the newest quiet time, if everything was
 	lost  error             // guarded by mu: why the history is not whole
 	names map[string]string // guarded by mu: of edges, by their nodes' short ids
 }
@@ -218,6 +218,14 @@ func (w *watch) quiet(p check.Picture) {
 	for _, v := range vs {
 		w.broke(v)
 	}
+}
+
+// restless notes that quiet never came: there is no picture to end with.
+func (w *watch) restless(why error) {
+	w.mu.Lock()
+	w.last = check.Picture{}
+	w.mu.Unlock()
+	w.broke(check.Violation{Invariant: check.Settled, Message: why.Error()})
 }
 
 // usage has the checkers know what the daemons take while nothing is left to do:

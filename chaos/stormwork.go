@@ -41,6 +41,7 @@ type work struct {
 	mu      sync.Mutex
 	jobs    map[fleet.JobID]*user // guarded by mu
 	version int                   // guarded by mu: of registrations
+	orphans bool                  // guarded by mu: hubs were put back at any time
 }
 
 // user is a job and who runs it.
@@ -171,6 +172,7 @@ func (w *work) settle(ctx context.Context) error {
 	w.s.mu.Lock()
 	rewound := w.s.rewound
 	w.s.rewound = false
+	w.orphans = w.orphans || rewound
 	w.s.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(w.jobs)) {
 		u := w.jobs[id]
@@ -183,9 +185,11 @@ func (w *work) settle(ctx context.Context) error {
 			return err
 		}
 	}
-	if !rewound {
+	if !w.orphans {
 		return nil
 	}
+	// Also long after: a journal that is damaged may forget that somebody stopped what
+	// no hub knows, and only people can say so again.
 	return cluster.Eventually(ctx, w.s.settleBound, "what a restored cluster does not know is ended", func(ctx context.Context) string {
 		return w.forsaken(ctx)
 	})
