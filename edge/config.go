@@ -40,7 +40,7 @@ type Config struct {
 	BootID fleet.BootID
 	// Mono is the time since the boot that BootID names; nil: it begins with Open.
 	Mono func() time.Duration
-	Now    func() time.Time // wall clock, nil: time.Now
+	Now  func() time.Time // wall clock, nil: time.Now
 
 	JournalMaxBytes int64 // bound of the journal's rows, 0: 64 MiB
 	KeepTerminal    int   // ended allocations whose logs are kept, 0: 50
