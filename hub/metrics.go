@@ -25,6 +25,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
+	descCertEnd    = desc("certificate_end_seconds", "When this hub's own certificate ends, since 1970.")
 	descLeader     = desc("raft_leader", "1 where this hub leads the cluster.")
 	descTerm       = desc("raft_term", "Raft term that this hub is in.")
 	descApplied    = desc("raft_applied_index", "Newest log entry that this hub has applied.")
@@ -75,6 +76,7 @@ func (r rooms) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
+	gauge(descCertEnd, float64(r.h.self().Cert.NotAfter.Unix()))
 	r.raft(gauge, counter)
 	edges := r.h.gateway.Stats()
 	gauge(descSessions, float64(edges.Open))
