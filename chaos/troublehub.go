@@ -230,6 +230,13 @@ func (t *restored) start(context.Context) error {
 		if err := replaceData(t.s.savedDir(h), h.Dir); err != nil {
 			return err
 		}
+		// Whoever restores a copy has it durable before the hub starts on it.
+		if h.Disk == nil {
+			continue
+		}
+		if err := h.Disk.Sync(); err != nil {
+			return err
+		}
 	}
 	t.s.wentBack()
 	t.done = true

@@ -199,6 +199,14 @@ func (d *Disk) unmount() error {
 	return nil
 }
 
+// Sync makes everything durable that was written so far.
+func (d *Disk) Sync() error {
+	if err := d.control(unix.Syncfs); err != nil {
+		return fmt.Errorf("sync disk %s: %w", filepath.Base(d.dir), err)
+	}
+	return nil
+}
+
 // Fill writes until nothing more fits, and returns the error that said so.
 func (d *Disk) Fill() (full error, err error) {
 	f, err := os.OpenFile(filepath.Join(d.dir, ballastFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

@@ -85,6 +85,24 @@ func TestPowerCutForgets(t *testing.T) {
 	}
 }
 
+// TestSyncedIsKept syncs the disk as a whole.
+func TestSyncedIsKept(t *testing.T) {
+	d, dir, ok := mustDisk(t)
+	if !ok {
+		return
+	}
+	mustWrite(t, filepath.Join(dir, "file"), "synced with the others", false)
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.PowerCut(nobody); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "file")); err != nil || string(b) != "synced with the others" {
+		t.Errorf("it holds %q, %v", b, err)
+	}
+}
+
 // TestPowerCutFindsADiskThatRemembers syncs behind the disk's back.
 func TestPowerCutFindsADiskThatRemembers(t *testing.T) {
 	d, _, ok := mustDisk(t)

@@ -26,6 +26,7 @@ func Make(string, string, int64) (*Disk, error) { return nil, errLinux }
 func Try(string) error { return errLinux }
 
 func (d *Disk) PowerCut(func() error) error { return errLinux }
+func (d *Disk) Sync() error                 { return errLinux }
 func (d *Disk) Fill() (full, err error)     { return nil, errLinux }
 func (d *Disk) Empty() error                { return errLinux }
 func (d *Disk) Freeze() error               { return errLinux }
