@@ -27,7 +27,11 @@ type machine struct {
 	// by then; ok is false before the first.
 	beat, beatOn time.Duration
 	beaten       bool
-	kills        int // unclean ends of its agent since the last beat
+	// surely is a time since which it had an answer for certain, whatever its agent says
+	// of that; certain is false before the first.
+	surely, surelyOn time.Duration
+	certain          bool
+	kills            int // unclean ends of its agent since the last beat
 
 	// damaged says that its journal lost what it held, and no hub has told it again
 	// what it shall run; mended is when the last time of that was over, -1: never.
@@ -191,15 +195,37 @@ func (m *machine) look(s *scene, e *Edge) {
 	if m.connected >= 0 {
 		m.linked = s.now
 	}
+	if spell := missedBeats * s.limits.TTL; m.connected >= 0 && !s.weather.since(s.now, s.now-spell, m.name, Severs) {
+		m.answered(s.now, min(spell, s.now-m.connected))
+	}
 	answered := s.now - e.Link.Away
 	if e.Link.Away > 0 && heard && answered > m.beat && !s.weather.at(m.name, answered, Severs) {
 		m.beat, m.beaten, m.kills = answered, true, 0
 		m.beatOn = max(0, m.on-e.Link.Away)
+		m.answered(s.now, e.Link.Away)
 	}
 }
 
-// alone is for how long the machine has run since its last answered beat.
+// missedBeats is after how many beats without an answer a session ends.
+const missedBeats = 3
+
+// answered notes that a beat was answered at some time within the last ago.
+func (m *machine) answered(now, ago time.Duration) {
+	m.count(now)
+	if at := now - ago; !m.certain || at > m.surely {
+		m.surely, m.surelyOn, m.certain = at, max(0, m.on-ago), true
+	}
+}
+
+// alone is for how long the machine has run since its last answered beat, as its
+// agent counts where that is plausible.
 func (m *machine) alone(now time.Duration) time.Duration {
 	m.count(now)
 	return m.on - m.beatOn
+}
+
+// aloneAtMost is for how long it may have run since.
+func (m *machine) aloneAtMost(now time.Duration) time.Duration {
+	m.count(now)
+	return m.on - m.surelyOn
 }

@@ -9,7 +9,10 @@ import (
 // refusals sees that whoever is refused is told so: rows that the log refused end
 // their session with a code. And that nobody has to be refused for rows before a
 // heartbeat.
-type refusals struct{ open []refusal }
+type refusals struct {
+	open   []refusal
+	epochs map[fleet.NodeID]fleet.Epoch // of the newest sessions
+}
 
 // refusal is a batch that the log refused, and whose edge is to be told.
 type refusal struct {
@@ -24,11 +27,14 @@ type refusal struct {
 // keptRefusals bounds how many wait for an answer.
 const keptRefusals = 1000
 
-func newRefusals() *refusals { return &refusals{} }
+func newRefusals() *refusals { return &refusals{epochs: map[fleet.NodeID]fleet.Epoch{}} }
 
 func (t *refusals) see(s *scene, o *Observation) {
 	switch {
 	case o.Applied != nil && o.Applied.Effects != nil:
+		if opened := o.Applied.Effects.Opened; opened != nil {
+			t.epochs[opened.Node] = opened.Epoch
+		}
 		for _, b := range o.Applied.Effects.Batches {
 			if b.Code != "" {
 				t.refused(s, o.Applied.Index, b)
@@ -51,7 +57,7 @@ func (t *refusals) refused(s *scene, index fleet.Index, b Batch) {
 		s.reach(BranchGapRefused)
 	}
 	m := s.truth.by[s.fleet.name(b.Node)]
-	if m == nil || m.connected < 0 || len(t.open) >= keptRefusals {
+	if m == nil || m.connected < 0 || b.Epoch != t.epochs[b.Node] || len(t.open) >= keptRefusals {
 		return // its session is over, whatever it was told
 	}
 	t.open = append(t.open, refusal{s.now, m, b.Node, b.Code, m.session, index})

@@ -22,7 +22,7 @@ type stop struct {
 	m     *machine
 	key   TaskKey
 	heard time.Duration // until when its edge may have heard a hub
-	alone time.Duration
+	alone time.Duration // for how long its machine may have run without a hub
 }
 
 type asked struct {
@@ -42,7 +42,7 @@ func (t *stops) see(s *scene, o *Observation) {
 	case o.Task != nil && o.Task.What == TaskStopped:
 		m := s.truth.of(o.Task.Edge)
 		t.pending = append(t.pending, stop{
-			at: s.now, m: m, key: TaskKey{o.Task.Alloc, o.Task.Task}, heard: m.heard(s), alone: m.alone(s.now),
+			at: s.now, m: m, key: TaskKey{o.Task.Alloc, o.Task.Task}, heard: m.heard(s), alone: m.aloneAtMost(s.now),
 		})
 	case o.Task != nil && o.Task.What == TaskStarted:
 		delete(t.late, TaskKey{o.Task.Alloc, o.Task.Task})
@@ -91,7 +91,7 @@ func (t *stops) judge(s *scene, p stop) {
 	}
 	after, limited := f.stopAfter()
 	if limited {
-		if !p.m.beaten {
+		if !p.m.certain {
 			return
 		}
 		s.judge(StopDeadline)
@@ -102,7 +102,7 @@ func (t *stops) judge(s *scene, p stop) {
 	}
 	evidence := []string{
 		fmt.Sprintf("it may have heard a hub until %s", p.heard),
-		fmt.Sprintf("its machine had run for %s since the last answered beat", p.alone),
+		fmt.Sprintf("its machine had run for %s at most since the last answered beat", p.alone),
 	}
 	if f.stopped > 0 {
 		evidence = append(evidence, fmt.Sprintf("a hub wanted it stopped from %s on: %s", f.stopped, f.alloc.DesiredDescription))
@@ -111,7 +111,7 @@ func (t *stops) judge(s *scene, p stop) {
 	case s.weather.since(s.now, p.at-s.limits.Heal, p.m.name, MovesTime):
 		s.shown(TrustedTime, p.m.name, evidence, "task %s was stopped at %s, on a machine whose clock was moved, and nobody wanted it", p.key, p.at)
 	case limited:
-		s.shown(StopDeadline, p.m.name, evidence, "task %s was stopped %s after the last answered beat: stop_on_client_after is %s", p.key, p.alone, after)
+		s.shown(StopDeadline, p.m.name, evidence, "task %s was stopped %s at most after the last answered beat: stop_on_client_after is %s", p.key, p.alone, after)
 	default:
 		s.shown(AbsenceStopsNothing, p.m.name, evidence, "task %s was stopped at %s, and nobody wanted it", p.key, p.at)
 	}
