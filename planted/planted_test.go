@@ -20,11 +20,12 @@ import (
 
 const module = ".." // where the module's packages are, from here
 
-// Every bug has an invariant that there is, a line in the package's table, and a
-// place in production code.
+// Every bug has an invariant that there is, a line in the package's table, a place in
+// production code, and a test in the same package that shows that it does harm.
 func TestEveryBugIsAccountedFor(t *testing.T) {
 	doc := mustRead(t, "doc.go")
-	places := mustFindPlaces(t)
+	places := mustFind(t, `planted\.On\(planted\.(\w+)\)`, func(file string) bool { return !strings.HasSuffix(file, "_test.go") })
+	shown := mustFind(t, `planted\.(\w+)`, func(file string) bool { return file == "planted_test.go" })
 	constants := mustReadConstants(t)
 	invariants := map[planted.Bug]string{}
 	for _, e := range planted.Catalogue() {
@@ -47,6 +48,9 @@ func TestEveryBugIsAccountedFor(t *testing.T) {
 		}
 		if places[name] == 0 {
 			t.Errorf("planted.%s has no place in production code", name)
+		}
+		if shown[name] == 0 {
+			t.Errorf("no planted_test.go shows that planted.%s does harm", name)
 		}
 		delete(places, name)
 	}
@@ -90,29 +94,30 @@ func mustReadConstants(tb testing.TB) map[string]planted.Bug {
 	return bugs
 }
 
-// mustFindPlaces counts where production code asks for each bug.
-func mustFindPlaces(tb testing.TB) map[string]int {
+// mustFind counts in production packages, in files of some name, what an expression's
+// group matches.
+func mustFind(tb testing.TB, expression string, in func(file string) bool) map[string]int {
 	tb.Helper()
-	asks := regexp.MustCompile(`planted\.On\(planted\.(\w+)\)`)
-	places := map[string]int{}
+	mentions := regexp.MustCompile(expression)
+	found := map[string]int{}
 	err := filepath.WalkDir(module, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir() && (strings.HasPrefix(d.Name(), ".git") || path == filepath.Join(module, "chaos") || path == filepath.Join(module, "planted")):
 			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || !in(d.Name()):
 			return nil
 		}
-		for _, m := range asks.FindAllStringSubmatch(mustRead(tb, path), -1) {
-			places[m[1]]++
+		for _, m := range mentions.FindAllStringSubmatch(mustRead(tb, path), -1) {
+			found[m[1]]++
 		}
 		return nil
 	})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return places
+	return found
 }
 
 // The program that people run has nothing of this package in it, not a name; the
