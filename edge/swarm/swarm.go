@@ -77,6 +77,9 @@ func Open(cfg Config) (*Swarm, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := allowFiles(cfg.Edges); err != nil {
+		return nil, err
+	}
 	s := &Swarm{edges: make([]*Edge, cfg.Edges)}
 	var g errgroup.Group
 	g.SetLimit(atOnce())

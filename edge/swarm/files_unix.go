@@ -1,0 +1,36 @@
+//go:build unix
+
+package swarm
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"skerry/fleet"
+)
+
+// An edge has its journal's three files open, its lock, and a socket; and another
+// socket while it dials. The rest of the process needs some, too.
+const (
+	filesOfAnEdge = 6
+	filesOfAll    = 256
+)
+
+// allowFiles makes sure that so many edges may have their files open.
+func allowFiles(edges int) error {
+	need := uint64(edges*filesOfAnEdge + filesOfAll)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("read how many files may be open: %w", err)
+	}
+	if limit.Cur >= need {
+		return nil
+	}
+	more := unix.Rlimit{Cur: need, Max: max(limit.Max, need)}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &more); err != nil {
+		return fleet.Errorf(fleet.CodeUnavailable, "open %d edges: they need %d files, %d are allowed", edges, need, limit.Cur).
+			WithHint("raise the limit with ulimit -n, or take fewer edges")
+	}
+	return nil
+}
