@@ -39,7 +39,7 @@ func Enter(ctx context.Context) error {
 		return err
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+		Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET,
 		Setpgid:    true, // a terminal's interrupt comes by way of this process
 		Pdeathsig:  syscall.SIGTERM,
 	}
@@ -127,7 +127,7 @@ func wait(run int) (code int, err error) {
 }
 
 // furnish gives the cell mounts of its own: the processes that it sees, and the
-// names of network namespaces.
+// names of network namespaces; and loopback addresses that nobody else has.
 func furnish() error {
 	if os.Getpid() != 1 {
 		return errors.New("keep a cell: this is not the first process of a PID namespace")
@@ -144,6 +144,9 @@ func furnish() error {
 	}
 	if err := unix.Mount("tmpfs", names, "tmpfs", 0, "mode=0755"); err != nil {
 		return fmt.Errorf("mount %s in the cell: %w", names, err)
+	}
+	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
+		return fmt.Errorf("give the cell a loopback device: %w: %s", err, out)
 	}
 	return nil
 }
