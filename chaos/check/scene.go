@@ -116,6 +116,7 @@ func (s *scene) shown(i Invariant, where string, evidence []string, format strin
 
 func (s *scene) add(v Violation) {
 	s.broken[v.Invariant]++
+	s.judged[v.Invariant] = max(s.judged[v.Invariant], s.broken[v.Invariant])
 	if s.broken[v.Invariant] <= keptViolations {
 		s.found = append(s.found, v)
 	}

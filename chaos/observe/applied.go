@@ -89,7 +89,7 @@ func opened(c state.SessionOpen, a consensus.Applied) *check.Opened {
 func moved(c state.NodeStatus, a consensus.Applied) []check.Moved {
 	var ms []check.Moved
 	for _, n := range c.Nodes {
-		if node, ok := a.View.Node(n.NodeID); ok && slices.Contains(a.Result.Moved, n.NodeID) {
+		if node, ok := a.View.Node(n.NodeID); ok && node.Epoch == n.Epoch && slices.Contains(a.Result.Moved, n.NodeID) {
 			ms = append(ms, check.Moved{Node: n.NodeID, Epoch: n.Epoch, Status: node.Status})
 		}
 	}

@@ -1,0 +1,195 @@
+package observe_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/chaos/observe"
+	"skerry/edge/local"
+	"skerry/fleet"
+	"skerry/hub/consensus"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+const (
+	node  = fleet.NodeID("11111111-1111-4111-8111-111111111111")
+	alloc = fleet.AllocID("22222222-2222-4222-8222-222222222222")
+)
+
+// pair is two hubs that apply the same log, watched by a Monitor.
+type pair struct {
+	tb      testing.TB
+	monitor *check.Monitor
+	stores  [2]*state.Store
+	index   fleet.Index
+	seen    *check.Applied // of the first hub
+}
+
+func newPair(tb testing.TB) *pair {
+	return &pair{tb: tb, monitor: check.NewMonitor(check.Limits{}), stores: [2]*state.Store{state.New(), state.New()}}
+}
+
+func (p *pair) apply(c state.Command) *check.Effects {
+	p.tb.Helper()
+	p.index++
+	for i, s := range p.stores {
+		res := s.Apply(p.index, c)
+		if res.Err != nil {
+			p.tb.Fatalf("apply %T: %v", c, res.Err)
+		}
+		a := observe.Applied(fmt.Sprint("hub-", i+1), consensus.Applied{Index: p.index, Term: 2, Command: c, Result: res, View: s.View()}, p.monitor.Wants(p.index))
+		for _, v := range p.monitor.Observe(check.Observation{At: time.Duration(p.index) * time.Second, Applied: a}) {
+			p.tb.Errorf("%v", v)
+		}
+		if i == 0 {
+			p.seen = a
+		}
+	}
+	return p.seen.Effects
+}
+
+func rows(tb testing.TB, ts ...fleet.Transition) [][]byte {
+	tb.Helper()
+	var out [][]byte
+	for i, t := range ts {
+		t.Seq, t.BootID = fleet.Seq(i+1), "boot"
+		raw, err := syncproto.EncodeRow(t)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		out = append(out, raw)
+	}
+	return out
+}
+
+// furnished has a job, a node with a session, and an allocation.
+func furnished(tb testing.TB) *pair {
+	p := newPair(tb)
+	job := &fleet.Job{
+		ID: "shop", Namespace: "default", Type: fleet.JobTypeService, Meta: map[string]string{check.TagMeta: "t1"},
+		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}},
+	}
+	job.Defaults()
+	e := p.apply(state.JobRegister{Job: job, Eval: &fleet.Evaluation{ID: "eval"}, Now: 1})
+	if len(e.Jobs) != 1 || e.Jobs[0] != (check.JobChange{Job: "shop", Tag: "t1"}) || len(e.Evals) != 1 || e.Evals[0].ID != "eval" {
+		tb.Fatalf("a registration: %+v", e)
+	}
+	p.apply(state.NodeRegister{Node: fleet.Node{ID: node, Name: "edge-1", Resources: fleet.Resources{CPU: 500, MemoryMB: 500, DiskMB: 500}}, Now: 1})
+	e = p.apply(state.SessionOpen{NodeID: node, Session: 3, BootID: "boot", Hub: "hub-1", EvalSeed: "s", Now: 2})
+	if want := (check.Opened{Node: node, Session: 3, Boot: "boot", Hub: "hub-1", Epoch: 1, Status: fleet.NodeReady}); e.Opened == nil || *e.Opened != want {
+		tb.Fatalf("a session: %+v", e.Opened)
+	}
+	stored, _ := p.stores[0].View().Job("default", "shop")
+	a := fleet.Alloc{
+		ID: alloc, Namespace: "default", Name: "shop.g[0]", NodeID: node, JobID: "shop", Job: stored, JobVersion: stored.Version,
+		JobHash: stored.SpecHash, TaskGroup: "g", AllocatedResources: fleet.Resources{CPU: 100},
+	}
+	e = p.apply(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {a}}}, Jobs: []*fleet.Job{stored}, Now: 3})
+	if len(e.Allocs) != 1 || e.Allocs[0].ID != alloc || len(e.Loads) != 1 || e.Loads[0].Used.CPU != 100 || e.Loads[0].Free.CPU != 500 {
+		tb.Fatalf("a plan: %+v", e)
+	}
+	return p
+}
+
+func TestApplied(t *testing.T) {
+	p := furnished(t)
+	raw := rows(t, fleet.Transition{Kind: fleet.TransitionAgent},
+		fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc, ClientStatus: fleet.ClientRunning})
+	e := p.apply(state.AllocUpdates{Batches: []state.NodeRows{
+		{NodeID: node, Epoch: 1, First: 1, Rows: raw},
+		{NodeID: node, Epoch: 9, First: 3, Rows: raw},
+		{NodeID: node, Epoch: 1, Received: 5},
+	}, EvalSeed: "s", Now: 4})
+	if len(e.Batches) != 2 {
+		t.Fatalf("batches: %+v", e.Batches)
+	}
+	taken, refused := e.Batches[0], e.Batches[1]
+	if taken.Code != "" || taken.Applied != 2 || len(taken.Rows) != 2 || taken.Rows[1].ClientStatus != fleet.ClientRunning {
+		t.Errorf("taken: %+v", taken)
+	}
+	if refused.Code != fleet.CodeStaleEpoch || refused.Applied != 2 {
+		t.Errorf("refused: %+v", refused)
+	}
+	if len(e.Recorded) != 1 || e.Recorded[0].Alloc != alloc || fmt.Sprint(e.Recorded[0].Rows) != "[2]" {
+		t.Errorf("recorded: %+v", e.Recorded)
+	}
+	e = p.apply(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node, Epoch: 1}, {NodeID: node, Epoch: 7}}, EvalSeed: "s", Now: 5})
+	if len(e.Moved) != 1 || e.Moved[0].Status != fleet.NodeDisconnected || len(e.Evals) != 1 {
+		t.Errorf("a missed deadline: %+v", e)
+	}
+	e = p.apply(state.Fence{NodeID: node, Session: fleet.FencedSession{Code: fleet.CodeCloned}})
+	if e.Fenced == nil || e.Fenced.Code != fleet.CodeCloned {
+		t.Errorf("a fence: %+v", e)
+	}
+	e = p.apply(state.JobDeregister{Namespace: "default", ID: "shop", Now: 6})
+	if len(e.Jobs) != 1 || !e.Jobs[0].Stop {
+		t.Errorf("a deregistration: %+v", e)
+	}
+	digests := 0
+	for range 40 {
+		p.apply(state.Evals{Now: 7})
+		if p.seen.State != "" {
+			digests++
+		}
+	}
+	if digests == 0 {
+		t.Error("no digest of the state was taken")
+	}
+	if vs := p.monitor.Violations(); len(vs) > 0 {
+		t.Error(vs)
+	}
+}
+
+// TestDriftIsSeen has one hub apply another command at the same index.
+func TestDriftIsSeen(t *testing.T) {
+	p := furnished(t)
+	p.index++
+	for i, s := range p.stores {
+		c := state.NodeEligibility{NodeID: node, Eligibility: []string{fleet.NodeEligible, fleet.NodeIneligible}[i]}
+		a := observe.Applied(fmt.Sprint("hub-", i+1), consensus.Applied{Index: p.index, Term: 2, Command: c, Result: s.Apply(p.index, c), View: s.View()}, false)
+		p.monitor.Observe(check.Observation{Applied: a})
+	}
+	if vs := p.monitor.Violations(); len(vs) != 1 || vs[0].Invariant != check.SameEverywhere {
+		t.Errorf("found %v", vs)
+	}
+}
+
+// TestKindsHaveNames applies each kind of command that there is, as its zero value.
+func TestKindsHaveNames(t *testing.T) {
+	store := state.New()
+	seen := map[string]bool{}
+	for kind := range 256 {
+		c, err := state.Decode([]byte{1, byte(kind), 0xa0}) // an empty map
+		if err != nil {
+			continue
+		}
+		index := fleet.Index(kind + 1)
+		a := observe.Applied("hub", consensus.Applied{Index: index, Command: c, Result: store.Apply(index, c), View: store.View()}, true)
+		if a.Kind == "" || seen[a.Kind] {
+			t.Errorf("command %d (%T) is called %q", kind, c, a.Kind)
+		}
+		seen[a.Kind] = true
+	}
+	if len(seen) < 18 {
+		t.Errorf("%d kinds of command", len(seen))
+	}
+}
+
+func TestHubAndEdge(t *testing.T) {
+	p := furnished(t)
+	v := p.stores[0].View()
+	lean, whole := observe.Hub("hub-1", v, false), observe.Hub("hub-1", v, true)
+	if lean.Index != p.index || len(lean.Nodes) != 1 || len(lean.Allocs) != 1 || len(lean.Evals) != 1 || lean.AllocHistory != nil {
+		t.Errorf("a hub: %+v", lean)
+	}
+	if len(whole.AllocHistory[alloc]) == 0 || len(whole.NodeHistory[node]) == 0 {
+		t.Errorf("its histories: %+v, %+v", whole.AllocHistory, whole.NodeHistory)
+	}
+	e := observe.Edge("edge-1", node, local.Link{State: "connected", Session: 4, Away: time.Second}, local.Journal{First: 2, Last: 9, Acknowledged: 7}, nil)
+	if !e.Link.Connected || e.Link.Session != 4 || e.Journal.Acknowledged != 7 || e.NodeID != node {
+		t.Errorf("an edge: %+v, %+v", e.Link, e.Journal)
+	}
+}
