@@ -18,7 +18,6 @@ const (
 	pending                  // behind another one of its job
 	ready                    // for the next worker
 	outstanding              // with a worker
-	resting                  // next of its job, a little later
 	retrying                 // given back, until it is delivered again
 	failed                   // delivered too often, until the state says so
 	blocked                  // until there is capacity
@@ -31,7 +30,6 @@ type entry struct {
 	token      string
 	hub        fleet.HubID // whose worker has it; "": this one's
 	delivered  fleet.Index // eval.ModifyIndex when it was handed out
-	handedOut  time.Time
 	deliveries int
 	alarm      uint64 // number of the alarm that counts; see alarms
 	heapAt     int    // position among the ready ones
@@ -54,7 +52,6 @@ type line struct {
 	active  *entry
 	pending []*entry
 	blocked *entry
-	took    time.Duration // what the last delivery took, while the next one is chosen
 }
 
 // queue is everything that the broker holds while this hub leads. The Broker's
@@ -152,9 +149,6 @@ func (q *queue) enqueue(e *entry) {
 	if l.active != nil && l.active != e {
 		e.place = pending
 		l.pending = append(l.pending, e)
-		if l.active.place == resting && !patient(e) {
-			q.wake(l)
-		}
 		return
 	}
 	l.active = e
@@ -199,25 +193,16 @@ func (q *queue) forget(e *entry) { delete(q.evals, e.eval.ID) }
 // promote lets the newest evaluation behind go next, and gives up the others: it
 // looks at all that they would have.
 func (q *queue) promote(l *line) {
-	rest := restAfter(l.took)
-	l.took = 0
 	if len(l.pending) == 0 {
 		return
 	}
 	newest := slices.MaxFunc(l.pending, func(a, b *entry) int { return byChange(a.eval, b.eval) })
 	for _, e := range l.pending {
-		if !patient(e) {
-			rest = 0
-		}
 		if e != newest {
 			q.supersede(e, newest)
 		}
 	}
 	l.pending = nil
-	if rest > 0 {
-		q.rest(l, newest, rest)
-		return
-	}
 	q.enqueue(newest)
 }
 
@@ -239,7 +224,6 @@ func (q *queue) toReap() {
 func (q *queue) acked(e *entry) {
 	eval := e.eval
 	e.token, e.deliveries = "", 0
-	q.line(e).took = time.Since(e.handedOut)
 	q.leaveLine(e)
 	if eval.Terminal() {
 		q.forget(e)
@@ -280,8 +264,6 @@ func (q *queue) fire(now time.Time) (next time.Time, armed bool) {
 		switch e.place {
 		case delayed, retrying:
 			q.enqueue(e)
-		case resting:
-			q.wake(q.line(e))
 		case blocked:
 			q.line(e).blocked = nil
 			q.enqueue(e)
@@ -348,7 +330,7 @@ func (q *queue) dispatch() {
 			return false
 		}
 		e.place, e.token, e.hub = outstanding, q.cfg.NewID(), w.hub
-		e.delivered, e.handedOut = e.eval.ModifyIndex, time.Now()
+		e.delivered = e.eval.ModifyIndex
 		e.deliveries++
 		q.alarms.arm(e, time.Now().Add(q.cfg.NackTimeout))
 		w.ch <- Delivery{Eval: e.eval, Token: e.token, WaitIndex: q.cursor}
@@ -379,7 +361,7 @@ func (q *queue) stats() Stats {
 		switch e.place {
 		case delayed, retrying:
 			s.Delayed++
-		case pending, resting:
+		case pending:
 			s.Pending++
 		case ready:
 			s.Ready++
