@@ -161,6 +161,9 @@ func (r *rejoin) partWays(ctx context.Context) error {
 	r.record.cut(false, 0)
 	began := time.Now()
 	err := cluster.Eventually(ctx, absentBound, "all nodes are disconnected", func(ctx context.Context) string {
+		if n := r.swarm.Totals().Connected; n > 0 {
+			return fmt.Sprintf("%d edges have not noticed", n)
+		}
 		for _, h := range r.fleet.Hubs {
 			m, err := h.Metrics(ctx)
 			if err != nil {
@@ -169,9 +172,6 @@ func (r *rejoin) partWays(ctx context.Context) error {
 			if n := m[`skerry_nodes{status="disconnected"}`]; int(n) != r.want.Edges {
 				return fmt.Sprintf("%s: %.0f of %d", h.Name, n, r.want.Edges)
 			}
-		}
-		if n := r.swarm.Totals().Connected; n > 0 {
-			return fmt.Sprintf("%d edges have not noticed", n)
 		}
 		return ""
 	})
