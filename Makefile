@@ -19,7 +19,7 @@ test: ## everything, with the race detector, in random order
 	go vet ./...
 	go test $(RACE) -shuffle=on -timeout 30m ./...
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
-	go test -run 'TestFourHundredDays' ./chaos/virtual # with the race detector it plays 31 of them
+	go test -run 'TestFourHundredDays' ./chaos/virtual # with the race detector it plays 10 of them
 
 demo: build ## three hubs, three edges, a cut link, a reboot, a killed leader: under 60 s
 	bin/skerry-chaos demo --bin bin

@@ -124,6 +124,7 @@ func invariantOf(bug planted.Bug) string {
 func TestPlantedBugsAreFound(t *testing.T) {
 	for _, e := range planted.Catalogue() {
 		t.Run(string(e.Bug), func(t *testing.T) {
+			t.Parallel()
 			path := string(e.Bug) + ".txt"
 			if v := mustPlay(t, path, "", patience); v.Outcome != history.Pass {
 				t.Errorf("without the bug: %s %q\n%s", v.Outcome, v.Reasons, v)

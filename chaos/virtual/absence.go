@@ -172,6 +172,7 @@ func (t *absence) start(ctx context.Context) (err error) {
 	cfg.Taps.Task = t.truth.watching(cfg.Taps.Task)
 	cfg.Taps.Applied = t.truth.hearing(cfg.Taps.Applied)
 	t.began = time.Now()
+	t.making.Store(true)
 	if t.c, err = Start(ctx, cfg); err != nil {
 		return fmt.Errorf("start the cluster: %w", err)
 	}
@@ -182,7 +183,8 @@ func (t *absence) start(ctx context.Context) (err error) {
 	if err := t.awaitFleet(ctx); err != nil {
 		return errors.Join(err, t.c.Close())
 	}
-	t.began = time.Now()
+	t.began = time.Now() // times of the tale count from here
+	t.making.Store(false)
 	return nil
 }
 
@@ -265,6 +267,9 @@ func (t *absence) comeBack(ctx context.Context) error {
 			return err
 		}
 		t.out.CertificateAtLast = t.standing(ctx).Cert.NotAfter
+		if err := t.await(ctx, "word of what was dropped", t.a.FailEvery+10*time.Minute, t.untold); err != nil {
+			return err
+		}
 		t.settle(ctx)
 		return nil
 	})
@@ -290,6 +295,19 @@ func (t *absence) await(ctx context.Context, what string, within time.Duration, 
 func (t *absence) outdated() string {
 	if end := t.standing(context.Background()).Cert.NotAfter; !end.After(time.Now()) {
 		return fmt.Sprintf("it ended at %s", end)
+	}
+	return ""
+}
+
+// untold says of how many rows that the ship's journal dropped no gap row tells yet: it
+// comes before the next row that there is room for.
+func (t *absence) untold() string {
+	_, j := t.ship.Agent().Standing()
+	t.mu.Lock()
+	told := droppedBy(t.rows[t.ship.Name])
+	t.mu.Unlock()
+	if told != j.Dropped {
+		return fmt.Sprintf("gap rows tell of %d rows that were dropped, the journal of %d", told, j.Dropped)
 	}
 	return ""
 }

@@ -33,11 +33,18 @@ var troubles = []trouble{
 	{name: "reboot into 1970", off: 3 * time.Minute, clock: time.Unix(0, 0)},
 }
 
-// Bounds of the time from one trouble to the next.
+// Bounds of the time from one trouble to the next, where the absence is long.
 const (
 	troubleMin = 10 * day
 	troubleMax = 30 * day
 )
+
+// troubled is the time to the next trouble, and what it is at most.
+func (t *absence) troubled() (next, longest time.Duration) {
+	longest = min(troubleMax, time.Duration(t.a.Days)*day/4)
+	shortest := min(troubleMin, longest/3)
+	return shortest + time.Duration(t.rng.Int64N(int64(longest-shortest))), longest
+}
 
 // away is the time in which nobody but the ship is there. The last trouble leaves its
 // clock in 1970.
@@ -46,9 +53,9 @@ func (t *absence) away(ctx context.Context) error {
 	wall := t.wall()
 	end := t.out.Left + time.Duration(t.a.Days)*day
 	for n := 0; ; n++ {
-		next := troubleMin + time.Duration(t.rng.Int64N(int64(troubleMax-troubleMin)))
+		next, longest := t.troubled()
 		what := troubles[n%len(troubles)]
-		last := t.elapsed()+next+what.off+troubleMax > end
+		last := t.elapsed()+next+what.off+longest > end
 		if last {
 			what = troubles[len(troubles)-1]
 		}

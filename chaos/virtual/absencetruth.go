@@ -187,8 +187,8 @@ func (t *absence) conclude() error {
 	if err := t.truth.compare(node, journal); err != nil {
 		return fmt.Errorf("compare the history with the journal: %w", err)
 	}
-	if gaps := droppedBy(journal); gaps != j.Dropped {
-		return fmt.Errorf("compare the history with the journal: gap rows tell of %d rows that were dropped, the journal of %d", gaps, j.Dropped)
+	if why := t.untold(); why != "" {
+		return fmt.Errorf("compare the history with the journal: %s", why)
 	}
 	t.out.Up = map[fleet.JobID]time.Duration{}
 	from := t.began.Add(t.out.Left + t.out.Away - t.out.Alone)
