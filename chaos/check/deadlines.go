@@ -13,8 +13,8 @@ func newDeadlines() *deadlines { return &deadlines{} }
 const hubsAlone = 2 * time.Minute
 
 func (t *deadlines) see(s *scene, o *Observation) {
-	if o.Applied == nil || o.Applied.Effects == nil {
-		return
+	if o.Applied == nil || o.Applied.Effects == nil || s.decided < s.now {
+		return // a replay tells of what was decided and judged long ago
 	}
 	for _, moved := range o.Applied.Effects.Moved {
 		m := s.truth.by[s.fleet.name(moved.Node)]

@@ -25,6 +25,25 @@ type conclusion struct {
 	unknown time.Duration // since when it is unknown
 	due     bool          // back, and not settled
 	seen    time.Duration
+	// absences are when it was first seen to be unknown, by what the hubs' record says
+	// of that moment: hubs that were put back show the same ones again.
+	absences map[int64]time.Duration
+}
+
+// keptAbsences is how many times of going out of sight are remembered of an allocation.
+const keptAbsences = 100
+
+// away notes that an allocation is unknown.
+func (c *conclusion) away(a *fleet.Alloc, now time.Duration) {
+	said := a.LastUnknown().UnixNano()
+	first, again := c.absences[said]
+	if !again || now < first {
+		if first = now; c.absences == nil || len(c.absences) >= keptAbsences {
+			c.absences = map[int64]time.Duration{}
+		}
+		c.absences[said] = first
+	}
+	c.unknown = first
 }
 
 func newDecisions() *decisions {
@@ -42,7 +61,9 @@ func (t *decisions) see(s *scene, o *Observation) {
 		}
 		s.judge(NoOvercommit)
 	case o.Fault.rewinds():
-		clear(t.status)
+		for _, c := range t.status { // what the hubs have is older, and not known
+			*c = conclusion{seen: c.seen, absences: c.absences}
+		}
 		clear(t.replays)
 		clear(t.told)
 	}
@@ -183,7 +204,7 @@ func (t *decisions) alloc(s *scene, a *fleet.Alloc) {
 	grew := len(a.AllocStates) > c.states
 	switch {
 	case a.ClientStatus == fleet.ClientUnknown && (c.client != fleet.ClientUnknown || grew):
-		c.unknown = s.now
+		c.away(a, s.decided)
 		s.reach(BranchUnknown)
 	case a.ClientStatus == fleet.ClientLost && c.client == fleet.ClientUnknown:
 		t.givenUp(s, a, c)
@@ -211,9 +232,9 @@ func (t *decisions) givenUp(s *scene, a *fleet.Alloc, c *conclusion) {
 		return
 	}
 	s.judge(TrustedTime)
-	if window := *f.group.Disconnect.LostAfter; s.now-c.unknown < window-s.limits.Slack {
+	if window := *f.group.Disconnect.LostAfter; s.decided-c.unknown < window-s.limits.Slack {
 		s.broke(TrustedTime, a.Name, "allocation %s was given up %s after it went out of sight: lost_after is %s",
-			fleet.Short(a.ID), s.now-c.unknown, window)
+			fleet.Short(a.ID), s.decided-c.unknown, window)
 	}
 }
 

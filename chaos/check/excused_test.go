@@ -115,6 +115,43 @@ func TestExcused(t *testing.T) {
 			p.open(p.e)
 			p.send(p.e)
 		}},
+		{"hubs that were put back, and apply at once what they decided over minutes", window, func(p *plant) {
+			heal := p.away()
+			p.pass(40 * time.Second)
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.conclude(p.id, fleet.ClientLost)
+			heal()
+			p.end(p.e, p.id)
+			p.putBack(p.index)
+			p.open(p.e)
+		}},
+		{"a window that is over soon after hubs were put back", window, func(p *plant) {
+			p.away()
+			p.pass(20 * time.Second)
+			p.putBack(p.index)
+			p.pass(12 * time.Second)
+			p.conclude(p.id, fleet.ClientLost)
+		}},
+		{"a window that is over soon after hubs were put back to a snapshot", window, func(p *plant) {
+			p.away()
+			p.pass(20 * time.Second)
+			p.fault("restore", []check.Effect{check.Rewinds, check.Halts})()
+			p.pass(12 * time.Second)
+			p.conclude(p.id, fleet.ClientLost)
+		}},
+		{"a session that ends as late as it may, and a stop after stop_on_client_after", stopSoon, func(p *plant) {
+			end := p.fault("offline", []check.Effect{check.Impairs}, p.e.name)
+			p.e.cut = true
+			p.pass(37 * time.Second)
+			p.e.linked = false
+			p.pass(24 * time.Second)
+			p.end(p.e, p.id)
+			end()
+			p.e.cut = false
+			p.open(p.e)
+			p.send(p.e)
+			p.conclude(p.id, fleet.ClientComplete)
+		}},
 		{"an entry that a hub applies again after its start", nil, func(p *plant) {
 			p.see(check.Observation{Process: &check.Process{Name: "hub-2", What: check.ProcessKill}})
 			p.see(check.Observation{Process: &check.Process{Name: "hub-2", What: check.ProcessStart}})

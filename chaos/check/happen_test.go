@@ -82,6 +82,23 @@ func (t *tale) fault(kind string, effects []check.Effect, targets ...string) (en
 	}
 }
 
+// putBack puts the hubs back to what they had applied up to an entry; started again they
+// apply all of it in a moment.
+func (t *tale) putBack(to fleet.Index) {
+	end := t.fault("restore", []check.Effect{check.Rewinds, check.Halts})
+	replay := slices.Clone(t.all)
+	for _, h := range t.hubs {
+		t.see(check.Observation{Process: &check.Process{Name: h, What: check.ProcessStart}})
+	}
+	end()
+	for _, o := range replay {
+		if o.Applied != nil && o.Applied.Index <= to {
+			t.see(check.Observation{Applied: o.Applied})
+		}
+	}
+	t.index = to
+}
+
 // cut takes an edge's link; heal gives it back, with a replay of what happened.
 func (t *tale) cut(e *told) (heal func()) {
 	end := t.fault("cut", []check.Effect{check.Severs}, e.name)

@@ -195,7 +195,7 @@ func (m *machine) look(s *scene, e *Edge) {
 	if m.connected >= 0 {
 		m.linked = s.now
 	}
-	if spell := missedBeats * s.limits.TTL; m.connected >= 0 && !s.weather.since(s.now, s.now-spell, m.name, Severs) {
+	if spell := unansweredBeats * s.limits.TTL; m.connected >= 0 && !s.weather.since(s.now, s.now-spell, m.name, Severs) {
 		m.answered(s.now, min(spell, s.now-m.connected))
 	}
 	answered := s.now - e.Link.Away
@@ -206,8 +206,10 @@ func (m *machine) look(s *scene, e *Edge) {
 	}
 }
 
-// missedBeats is after how many beats without an answer a session ends.
-const missedBeats = 3
+// unansweredBeats bounds, in times of the TTL, how long ago an edge with a session had
+// its last answer: the next beat comes a TTL after it, and a session ends when the
+// oldest of three has no answer.
+const unansweredBeats = 1 + 3
 
 // answered notes that a beat was answered at some time within the last ago.
 func (m *machine) answered(now, ago time.Duration) {

@@ -115,6 +115,22 @@ func inDecisions() []planting {
 			p.pass(time.Minute)
 			p.conclude(p.id, fleet.ClientLost)
 		}},
+		{"the same, after hubs were put back", check.TrustedTime, window, func(p *plant) {
+			p.away()
+			p.putBack(p.index)
+			p.pass(time.Minute)
+			p.conclude(p.id, fleet.ClientLost)
+		}},
+		{"an edge is missed too early after hubs were put back", check.TrustedTime, nil, func(p *plant) {
+			p.away()()
+			p.conclude(p.id, fleet.ClientRunning)
+			p.putBack(p.index)
+			p.open(p.e)
+			p.pass(5 * time.Minute)
+			p.miss(p.e)
+			p.open(p.e)
+			p.conclude(p.id, fleet.ClientRunning)
+		}},
 		{"a node is given more than it has", check.NoOvercommit, nil, func(p *plant) {
 			p.spoilHub("hub-1", func(a *check.Applied) { a.Effects.Loads[0].Used.CPU = 1001 })
 			p.change(p.id)

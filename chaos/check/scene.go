@@ -26,6 +26,8 @@ type scene struct {
 	truth   *machines
 	tally   tally
 	taken   []taken // rows that the observation applied for the first time
+	log     ledger
+	decided time.Duration // when what the observation tells was first known: now, unless it is a replay
 
 	found  []Violation
 	broken map[Invariant]uint64
@@ -36,7 +38,7 @@ type scene struct {
 
 func newScene(limits Limits) *scene {
 	return &scene{
-		limits: limits, weather: newWeather(), fleet: newCast(), truth: newMachines(), tally: tally{},
+		limits: limits, weather: newWeather(), fleet: newCast(), truth: newMachines(), tally: tally{}, log: newLedger(),
 		broken: map[Invariant]uint64{}, judged: map[Invariant]uint64{}, undecided: map[Invariant]uint64{},
 	}
 }
@@ -45,6 +47,7 @@ func newScene(limits Limits) *scene {
 // completes the observation, and takes out of it what is no news.
 func (s *scene) learn(o *Observation) {
 	s.now = max(s.now, o.At)
+	s.decided = s.now
 	if s.weather.rewinding() { // what hubs show is between two pasts
 		o.Applied, o.Hub = nil, nil
 	}
@@ -83,6 +86,7 @@ func (s *scene) entry(o *Observation) {
 		return
 	}
 	s.told = o.Applied.Index
+	s.decided = s.log.first(o.Applied, s.now)
 	s.fleet.plan(o.Applied.Effects, s.now)
 	s.fleet.rows(o.Applied.Effects.Batches)
 }
