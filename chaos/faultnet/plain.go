@@ -11,13 +11,13 @@ import (
 // Plain is a Network on loopback with nothing in between: each member has an
 // address, and its links cannot be broken here. It is for fleets whose edges break
 // their own links, and are too many for proxies.
-type Plain struct{ members map[string]bool }
+type Plain struct {
+	members map[string]bool
+	block   int // of their addresses
+}
 
 // NewPlain returns a network without members.
-func NewPlain() *Plain { return &Plain{members: map[string]bool{}} }
-
-// plainBlock is where members of a Plain have their addresses.
-const plainBlock = 3
+func NewPlain() *Plain { return &Plain{members: map[string]bool{}, block: newBlock()} }
 
 // Add makes a member.
 func (p *Plain) Add(name string, _ ...Port) (Place, error) {
@@ -29,7 +29,7 @@ func (p *Plain) Add(name string, _ ...Port) (Place, error) {
 	if n > 250 {
 		return Place{}, errors.New("add a member: a plain network holds at most 250")
 	}
-	addr := address(plainBlock, n)
+	addr := address(p.block, n)
 	return Place{Name: name, Bind: addr, Advertise: addr}, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,6 +30,8 @@ type Proxy struct {
 	through map[string]time.Time // when a packet first got through, since the last Heal
 	closed  bool
 
+	binds, advertised int // blocks of addresses
+
 	links *links
 	later *later
 	wg    sync.WaitGroup
@@ -42,6 +45,7 @@ type proxied struct {
 // NewProxy returns a network without members.
 func NewProxy() *Proxy {
 	return &Proxy{
+		binds: newBlock(), advertised: newBlock(),
 		members: map[string]*proxied{}, byAddr: map[netip.Addr]string{}, cut: map[string]*Imposed{},
 		flows: map[*flow]struct{}{}, traffic: map[string]int64{}, through: map[string]time.Time{},
 		links: newLinks(), later: newLater(),
@@ -49,15 +53,18 @@ func NewProxy() *Proxy {
 }
 
 // address is a loopback address of this process alone, so that runs on one
-// machine do not meet: members bind in one block, proxies listen in the other.
+// machine do not meet.
 func address(block, member int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()%250, block, member)
 }
 
-const (
-	bindBlock      = 1
-	advertiseBlock = 2
-)
+// blocks is how many blocks of addresses this process has handed out.
+var blocks atomic.Int32
+
+// newBlock is a block of addresses for a network of this process alone: members of
+// a Proxy bind in one, and its proxies listen in another. They come again when a
+// process has had 250.
+func newBlock() int { return 1 + int(blocks.Add(1)-1)%250 }
 
 // Add makes a member.
 func (p *Proxy) Add(name string, ports ...Port) (Place, error) {
@@ -70,7 +77,7 @@ func (p *Proxy) Add(name string, ports ...Port) (Place, error) {
 	if n > 250 {
 		return Place{}, errors.New("add a member: a proxy network holds at most 250")
 	}
-	m := &proxied{place: Place{Name: name, Bind: address(bindBlock, n), Advertise: address(advertiseBlock, n)}}
+	m := &proxied{place: Place{Name: name, Bind: address(p.binds, n), Advertise: address(p.advertised, n)}}
 	for _, port := range ports {
 		front, err := p.listen(m.place, port)
 		if err != nil {
