@@ -76,7 +76,7 @@ type usage struct{ most, last check.Usage }
 // maxMarks bounds the marks of a member, maxNotes the notes of a run.
 const (
 	maxMarks = 2000
-	maxNotes = 100
+	maxNotes = 1000
 )
 
 // collect reads a history to its end. One that was cut short, or is damaged from

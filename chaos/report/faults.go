@@ -80,7 +80,7 @@ func (d *drawing) bands() {
 			place = [2]int{0, d.Height}
 		}
 		for _, p := range d.lined(name, shown) {
-			if len(d.Bands) == maxBands {
+			if len(d.Bands) == d.within.bands {
 				left++
 				continue
 			}

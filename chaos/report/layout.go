@@ -23,12 +23,10 @@ const (
 
 // Bounds of a drawing, in number of elements.
 const (
-	maxElements = 2000 // bars and signs
-	maxBands    = 200
-	maxLinks    = 200
-	maxLanes    = 240
-	maxDrawn    = 40 // members
-	coarsest    = 1 << 10
+	maxLinks = 200
+	maxLanes = 240
+	maxDrawn = 40 // members
+	coarsest = 1 << 10
 )
 
 // How fine a drawing is that need not be coarser: parts of the whole that are the
@@ -50,6 +48,7 @@ type slot struct {
 type drawing struct {
 	*run
 	timeline
+	within  bounds
 	y       int
 	slots   map[fleet.AllocID]int // the middle of an allocation's lane
 	group   map[string][2]int     // top and bottom of a member
@@ -62,17 +61,17 @@ type drawing struct {
 }
 
 // draw lays a run out, as finely as its bounds allow.
-func (c *run) draw() *timeline {
+func (c *run) draw(within bounds) *timeline {
 	for coarse := 1; ; coarse *= 2 {
-		if d := c.lay(coarse); d.size <= maxElements || coarse == coarsest {
+		if d := c.lay(coarse, within); d.size <= within.elements || coarse == coarsest {
 			return &d.timeline
 		}
 	}
 }
 
 // lay lays a run out. What is coarser takes less place.
-func (c *run) lay(coarse int) *drawing {
-	d := &drawing{run: c, slots: map[fleet.AllocID]int{}, group: map[string][2]int{}}
+func (c *run) lay(coarse int, within bounds) *drawing {
+	d := &drawing{run: c, within: within, slots: map[fleet.AllocID]int{}, group: map[string][2]int{}}
 	d.Lasted = max(c.lasted, time.Millisecond)
 	fine, fewer := time.Duration(min(coarse, 128)), max(1, coarse/128)
 	d.shorter, d.apart = d.Lasted/finest*fine, d.Lasted/(4*nearest)*max(4, fine)

@@ -1,11 +1,13 @@
 package report
 
 import (
+	"bytes"
 	"embed"
 	"fmt"
 	"html/template"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -50,12 +52,8 @@ type Beside struct {
 	Index   string // the campaign's page
 }
 
-// Bounds of a page's tables, in rows.
-const (
-	maxFaultRows   = 300
-	maxRefusedRows = 150
-	maxEvidence    = 12 // violations of one invariant
-)
+// maxEvidence bounds what is shown of the violations of one invariant.
+const maxEvidence = 12
 
 // runPage is what the template of a run is filled with.
 type runPage struct {
@@ -68,7 +66,7 @@ type runPage struct {
 	Timeline                                 *timeline
 	FaultKinds                               []history.FaultCount
 	Faults                                   []faultRow
-	FaultsText, RefusedText, Came            string
+	FaultsText, RefusedText, Came, NotesText string
 	Refused                                  []refusedRow
 	Sometimes                                []sometimesRow
 	Usage                                    []usageRow
@@ -108,17 +106,37 @@ type noteRow struct{ At, Share, Where, Text string }
 // WriteRun writes the page of one run, from its history. A history that was cut
 // short is shown as far as it goes.
 func WriteRun(w io.Writer, r *history.Reader, beside Beside) error {
+	return WriteRunWithin(w, r, beside, math.MaxInt)
+}
+
+// WriteRunWithin writes the page of one run in at most so many bytes. What does not
+// fit is drawn together or left out, and the page says so; it is an error where not
+// even the verdicts fit.
+func WriteRunWithin(w io.Writer, r *history.Reader, beside Beside, most int) error {
 	c, err := collect(r)
 	if err != nil {
 		return err
 	}
-	if err := pages.ExecuteTemplate(w, "run.html", c.page(beside)); err != nil {
+	var page bytes.Buffer
+	for within := usual; ; within = within.less() {
+		page.Reset()
+		if err := pages.ExecuteTemplate(&page, "run.html", c.page(beside, within)); err != nil {
+			return fmt.Errorf("write the report on %s: %w", c.header.Name, err)
+		}
+		if page.Len() <= most {
+			break
+		}
+		if within.least() {
+			return fmt.Errorf("write the report on %s: it takes %d bytes at least, %d are allowed", c.header.Name, page.Len(), most)
+		}
+	}
+	if _, err := page.WriteTo(w); err != nil {
 		return fmt.Errorf("write the report on %s: %w", c.header.Name, err)
 	}
 	return nil
 }
 
-func (c *run) page(beside Beside) *runPage {
+func (c *run) page(beside Beside, within bounds) *runPage {
 	p := &runPage{
 		Name: c.header.Name, Verdict: string(c.sum.Outcome), Headline: headline(c.sum.Outcome), Clock: string(c.header.Clock),
 		Topology: plural(len(c.header.Hubs), "hub") + ", " + plural(len(c.header.Edges), "edge"),
@@ -138,15 +156,13 @@ func (c *run) page(beside Beside) *runPage {
 			p.Broken = append(p.Broken, v)
 		}
 	}
-	p.Timeline = c.draw()
-	p.FaultsText, p.Faults = c.faultRows()
-	p.RefusedText, p.Refused = c.refusedRows()
+	p.Timeline = c.draw(within)
+	p.FaultsText, p.Faults = c.faultRows(within.faults)
+	p.RefusedText, p.Refused = c.refusedRows(within.refused)
 	p.Came, p.Sometimes = c.cameTo()
 	p.Totals = c.totals()
 	p.Usage = c.usageRows()
-	for _, n := range c.notes {
-		p.Notes = append(p.Notes, noteRow{stamp(n.at), c.share(n.at), n.Where, n.Text})
-	}
+	p.NotesText, p.Notes = c.noteRows(within.notes)
 	return p
 }
 
@@ -253,9 +269,9 @@ func verdictCounts(count map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-func (c *run) faultRows() (string, []faultRow) {
+func (c *run) faultRows(most int) (string, []faultRow) {
 	var rows []faultRow
-	for _, f := range c.faults[:min(len(c.faults), maxFaultRows)] {
+	for _, f := range c.faults[:min(len(c.faults), most)] {
 		row := faultRow{Share: c.share(f.from), From: stamp(f.from), To: "–", What: f.Kind, On: strings.Join(f.Targets, ", "), Hits: "–"}
 		if f.Detail != "" {
 			row.What += " " + f.Detail
@@ -275,10 +291,10 @@ func (c *run) faultRows() (string, []faultRow) {
 	return text, rows
 }
 
-func (c *run) refusedRows() (string, []refusedRow) {
+func (c *run) refusedRows(most int) (string, []refusedRow) {
 	var rows []refusedRow
 	all := c.refusals.sorted()
-	for _, r := range all[:min(len(all), maxRefusedRows)] {
+	for _, r := range all[:min(len(all), most)] {
 		rows = append(rows, refusedRow{
 			Code: string(r.code), By: r.by, From: r.from, Reason: r.reason, Count: r.count,
 			First: stamp(r.first), Last: stamp(r.last), Share: c.share(r.first),
@@ -310,6 +326,17 @@ func (c *run) cameTo() (string, []sometimesRow) {
 		return 0
 	})
 	return fmt.Sprintf("%d of %d branches reached", reached, len(rows)), rows
+}
+
+func (c *run) noteRows(most int) (string, []noteRow) {
+	var rows []noteRow
+	for _, n := range c.notes[:min(len(c.notes), most)] {
+		rows = append(rows, noteRow{stamp(n.at), c.share(n.at), n.Where, n.Text})
+	}
+	if n := len(c.notes) - len(rows); n > 0 {
+		return fmt.Sprintf("the last %d are not listed", n), rows
+	}
+	return "", rows
 }
 
 func (c *run) totals() []fact {

@@ -224,7 +224,7 @@ func Rehearse(r *history.Reader) (*Rehearsal, error) {
 	}
 	out := &Rehearsal{
 		Name: c.header.Name, Repeat: c.header.Repeat, Lasted: c.lasted, Edges: c.header.Edges,
-		Outcome: c.sum.Outcome, Reasons: c.sum.Reasons, Broken: c.violations, timeline: c.draw(),
+		Outcome: c.sum.Outcome, Reasons: c.sum.Reasons, Broken: c.violations, timeline: c.draw(usual),
 	}
 	for _, f := range c.faults {
 		what := f.Kind

@@ -88,6 +88,37 @@ func TestAPageIsBounded(t *testing.T) {
 	}
 }
 
+// TestAPageIsAsSmallAsIsAskedFor writes a page that would be larger within a limit: what
+// was judged and which faults there were stay, and what is left out is told.
+func TestAPageIsAsSmallAsIsAskedFor(t *testing.T) {
+	s := newSample(5, 3, 10, time.Hour).play(6, 60)
+	for i := range 80 {
+		s.note(time.Duration(i)*time.Second, history.Record{Note: &history.Note{Text: strings.Repeat("what a fault did ", 10)}})
+	}
+	text := s.conclude(history.Pass).text(t)
+	whole := mustWriteRun(t, text)
+	limit := len(whole) * 2 / 3
+	var b bytes.Buffer
+	if err := report.WriteRunWithin(&b, mustOpen(t, text), report.Beside{}, limit); err != nil {
+		t.Fatal(err)
+	}
+	small := b.String()
+	if len(small) > limit {
+		t.Errorf("the page takes %d bytes, %d are allowed", len(small), limit)
+	}
+	if !strings.Contains(small, "Not drawn:") || !strings.Contains(small, "are not listed") {
+		t.Error("the page does not say that something is left out")
+	}
+	for _, kept := range []string{`class="band`, `<td class="mono">exactly-once<td`} {
+		if n, want := strings.Count(small, kept), strings.Count(whole, kept); n != want || n == 0 {
+			t.Errorf("there are %d of %s, of %d", n, kept, want)
+		}
+	}
+	if err := report.WriteRunWithin(&b, mustOpen(t, text), report.Beside{}, 1000); err == nil {
+		t.Error("a page was written within 1000 bytes")
+	}
+}
+
 func TestNothingIsFetched(t *testing.T) {
 	page := mustWriteRun(t, newSample(1, 1, 2, time.Hour).play(2, 2).conclude(history.Pass).text(t))
 	for _, outside := range []string{"http:", "https:", "src=", "@import", "url(//", "<link"} {

@@ -64,7 +64,7 @@ func playAbsence(a virtual.Absence, folder string, out io.Writer) error {
 	virtual.Main(func() {
 		err := recorded(a, path, out)
 		if err == nil {
-			err = draw(path, filepath.Join(folder, "absence.html"))
+			err = draw(path, filepath.Join(folder, "absence.html"), 0)
 		}
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "skerry-chaos: %v\nall files of the run are kept in %s\n", err, a.Dir)

@@ -40,6 +40,7 @@ func old() []*cobra.Command {
 			return nil
 		},
 	}
+	var kib int
 	page := &cobra.Command{
 		Use: "report HISTORY [PAGE]", Args: cobra.RangeArgs(1, 2),
 		Short: "Draw the page of an old run anew (default: report.html beside its history)",
@@ -48,18 +49,20 @@ func old() []*cobra.Command {
 			if len(args) == 2 {
 				path = args[1]
 			}
-			if err := draw(args[0], path); err != nil {
+			if err := draw(args[0], path, kib<<10); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), path)
 			return err
 		},
 	}
+	page.Flags().IntVar(&kib, "kib", 0, "how large the page may be, in KiB; what does not fit is drawn together or left out (default: as large as it gets)")
 	return []*cobra.Command{judge, page}
 }
 
-// draw writes the page of a history.
-func draw(from, to string) (err error) {
+// draw writes the page of a history, in at most so many bytes; 0: in as many as it
+// takes.
+func draw(from, to string, most int) (err error) {
 	r, err := history.Open(from)
 	if err != nil {
 		return err
@@ -74,5 +77,8 @@ func draw(from, to string) (err error) {
 	if filepath.Dir(from) == filepath.Dir(to) {
 		beside.History = filepath.Base(from)
 	}
-	return report.WriteRun(f, r, beside)
+	if most == 0 {
+		return report.WriteRun(f, r, beside)
+	}
+	return report.WriteRunWithin(f, r, beside, most)
 }
