@@ -89,7 +89,7 @@ func shorter(f schedule.Fault) schedule.Fault {
 	f.Params.On /= squeeze
 	f.Params.Job = "" // whatever runs there crashes
 	if j := f.Params.Jump; j != 0 && j.Abs() < shortestJump {
-		f.Params.Jump = shortestJump * j / j.Abs()
+		f.Params.Jump = shortestJump * (j / j.Abs()) // its direction
 	}
 	return f
 }

@@ -295,7 +295,9 @@ func (w *watch) died(name, how string) {
 	}
 }
 
+// note writes something down. What it says of files is said of the run's folder.
 func (w *watch) note(where, text string) {
+	text = strings.ReplaceAll(text, w.s.Dir+string(filepath.Separator), "")
 	w.write(history.Record{Observation: check.Observation{At: w.now()}, Note: &history.Note{Where: where, Text: text}})
 }
 
