@@ -221,6 +221,7 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 			holdings = append(holdings, id)
 			if planted.On(planted.StopByAbsence) {
 				err = errors.Join(err, a.cfg.Desired.Stop(ctx, id, "not wanted any more"))
+				a.Nudge()
 			}
 		}
 	}
