@@ -44,13 +44,7 @@ func (s *session) admit(ctx context.Context) call {
 			return s.refusal(refused)
 		}
 		if s.cloned(ctx, node, hello) {
-			s.record(ctx, node, fleet.CodeCloned, nil)
-			return s.refusal(syncproto.Refused{
-				Code:       fleet.CodeCloned,
-				Message:    "another machine with the identity of node " + fleet.Short(s.node) + " is connected",
-				Hint:       "was the data directory copied? Give this machine an empty one and let it enrol",
-				RetryAfter: cloneRetry,
-			})
+			return s.refuseClone(ctx, node)
 		}
 	}
 	w := syncproto.Welcome{
@@ -103,10 +97,20 @@ func (s *session) cloned(ctx context.Context, node *fleet.Node, h syncproto.Hell
 	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
 	defer cancel()
 	alive, err := s.gw.cfg.Elsewhere.Probe(ctx, node.Hub, s.node)
-	if err != nil {
+	if s.unasked = err != nil; s.unasked {
 		s.log.Info("former session not probed", "hub", node.Hub, "error", err)
 	}
 	return alive
+}
+
+func (s *session) refuseClone(ctx context.Context, node *fleet.Node) call {
+	s.record(ctx, node, fleet.CodeCloned, nil)
+	return s.refusal(syncproto.Refused{
+		Code:       fleet.CodeCloned,
+		Message:    "another machine with the identity of node " + fleet.Short(s.node) + " is connected",
+		Hint:       "was the data directory copied? Give this machine an empty one and let it enrol",
+		RetryAfter: cloneRetry,
+	})
 }
 
 // record commits what was refused, once for each process that tried.
@@ -149,7 +153,9 @@ func (s *session) beat(ctx context.Context, e syncproto.EventBeat) []syncproto.O
 }
 
 // open commits the session. While there is no leader it tries again: the edge
-// gives up first.
+// gives up first. A hub that could not ask the former session's hub may itself have
+// been the one that was cut off, and have an old picture of the node: it asks again
+// once it hears of a leader. Who does not answer then is gone.
 func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 	cmd := state.SessionOpen{
 		NodeID: s.node, Session: s.hello.Session, Instance: s.hello.Instance, BootID: s.hello.Boot,
@@ -160,6 +166,17 @@ func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 		cmd.Node = s.nameless()
 	}
 	for {
+		if s.unasked {
+			if !s.gw.cfg.Led() {
+				if !pause(ctx, commitAgain) {
+					return nil
+				}
+				continue
+			}
+			if node, known := s.gw.cfg.State.View().Node(s.node); known && s.cloned(ctx, node, s.hello) {
+				return s.refuseClone(ctx, node)
+			}
+		}
 		cmd.EvalSeed, cmd.Now = fleet.NewUUID(nil), time.Now().UnixNano()
 		applyCtx, cancel := context.WithTimeout(ctx, applyTimeout)
 		res, err := s.gw.cfg.Apply.Apply(applyCtx, cmd)
@@ -171,6 +188,7 @@ func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 			return s.refusal(syncproto.Refused{Code: fleet.CodeInvalid, Message: err.Error()})
 		}
 		s.log.Info("session not committed, trying again", "error", err)
+		s.unasked = true // what was found out is old by now
 		if !pause(ctx, commitAgain) {
 			return nil
 		}

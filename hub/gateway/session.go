@@ -39,6 +39,7 @@ type session struct {
 	work    *errgroup.Group
 	pusher  *pusher
 	epoch   fleet.Epoch // once committed; the gateway's mutex guards it
+	unasked bool        // the former session's hub was not reached; of the call that admits or opens
 
 	// Owned by the loop.
 	machine  *syncproto.HubSession
