@@ -101,6 +101,17 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.run(p.e, p.id)
 		}},
+		{"a history with a damage in it that is applied again", nil, func(p *plant) {
+			p.row(p.e, fleet.Transition{Kind: fleet.TransitionGap, Message: "the journal was damaged"})
+			p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent}) // of a moment before the rows that were lost
+			p.e.rows[len(p.e.rows)-1].Mono = 0
+			end := p.fault("torn-page", []check.Effect{check.Damages}, p.e.name)
+			p.send(p.e)
+			end()
+			p.pass(time.Second)
+			p.putBack(p.index)
+			p.open(p.e)
+		}},
 		{"hubs that were put back", nil, func(p *plant) {
 			applied, index, order := p.e.applied, p.index, len(p.order)
 			p.health(1)

@@ -65,7 +65,7 @@ func (w *walk) step(row *fleet.Transition) []misstep {
 		w.away, w.known = loses, true
 	case fleet.TransitionGap:
 		if row.Message != "" { // the journal was damaged: what stood here is not known
-			w.known = false
+			w.known, w.boots, w.mono = false, nil, 0
 			clear(w.allocs)
 		}
 	}
