@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,6 +64,11 @@ type Config struct {
 
 	Heartbeat Heartbeat
 	Raft      Raft
+	// PeerIdle is after how long a hub that went silent is given up: a call to it waits
+	// for as long. 0: 2.5 s.
+	PeerIdle time.Duration
+	// GossipProbe is how often each hub asks another one whether it is alive. 0: 1 s.
+	GossipProbe time.Duration
 
 	// EdgeCertValidity is how long the certificates that this hub gives to edges are
 	// valid; edges renew them by themselves. 0: 365 days. At least a minute.
@@ -159,6 +165,7 @@ func (c Config) withDefaults() (Config, error) {
 				WithHint("the port is that of QUIC, usually %d", DefaultQUICPort))
 		}
 	}
+	c.PeerIdle = cmp.Or(c.PeerIdle, peerIdle)
 	if c.EdgeCertValidity != 0 && c.EdgeCertValidity < minCertValidity {
 		invalid("validity of edges' certificates %s: less than %s", c.EdgeCertValidity, minCertValidity)
 	}

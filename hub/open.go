@@ -34,8 +34,8 @@ import (
 // dial choose a shorter time; sessions have deadlines of their own.
 const quicIdle = 2 * time.Hour
 
-// peerIdle is after how long a hub that went silent is given up. A call to a
-// leader that died waits for as long, and service must be back within 5 s.
+// peerIdle is the default of Config.PeerIdle. A call to a leader that died waits for as
+// long, and service must be back within 5 s.
 const peerIdle = 2500 * time.Millisecond
 
 func (h *Hub) open(ctx context.Context) error {
@@ -196,7 +196,8 @@ func (h *Hub) openPeers() error {
 	}
 	clientTLS := func() *tls.Config { return h.self().ClientTLS(h.cfg.Now) }
 	if h.hubPool, err = peers.NewPool(peers.PoolConfig{
-		Dialer: h.endpoint, ALPN: syncproto.ALPNHub, TLS: clientTLS, IdleTimeout: peerIdle, KeepAlive: peerIdle / 5,
+		Dialer: h.endpoint, ALPN: syncproto.ALPNHub, TLS: clientTLS,
+		IdleTimeout: h.cfg.PeerIdle, KeepAlive: h.cfg.PeerIdle / 5,
 	}); err != nil {
 		return err
 	}
@@ -267,8 +268,8 @@ func (h *Hub) openMembers() error {
 			}
 			return out
 		},
-		Network: h.cfg.Gossip,
-		Log:     h.log.With("component", "members"),
+		Network: h.cfg.Gossip, Probe: h.cfg.GossipProbe,
+		Log: h.log.With("component", "members"),
 	})
 	if err != nil {
 		return err

@@ -81,10 +81,10 @@ func (j Job) play() (err error) {
 	}
 	p := virtual.Play{
 		Schedule: s, Name: j.Name, Repeat: j.Repeat, Dir: j.Data, LogLevel: slog.LevelInfo,
-		Raft: virtual.Stretched, Strict: j.Strict,
+		Times: virtual.Stretched, Strict: j.Strict,
 	}
 	if j.Defaults {
-		p.Raft = virtual.RaftTimes{}
+		p.Times = virtual.HubTimes{}
 	}
 	if j.Debug {
 		p.LogLevel = slog.LevelDebug

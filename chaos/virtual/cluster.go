@@ -33,7 +33,7 @@ type Config struct {
 	Edges []EdgeConfig
 	Seed  uint64
 	Taps  Taps
-	Raft  RaftTimes
+	Times HubTimes
 	// MinTTL and Grace of heartbeats; 0: those of a hub. BackoffCap of edges; 0: an
 	// edge's.
 	MinTTL, Grace, BackoffCap time.Duration
@@ -44,16 +44,21 @@ type Config struct {
 	LogLevel slog.Level
 }
 
-// RaftTimes stretches Raft's timers. Zero: the hub's defaults.
-type RaftTimes struct {
-	Heartbeat, Election, Lease, Commit time.Duration
+// HubTimes stretches the timers by which hubs know of each other. Zero: the hub's
+// defaults.
+type HubTimes struct {
+	Heartbeat, Election, Lease, Commit time.Duration // of Raft
+	PeerIdle, GossipProbe              time.Duration
 	SnapshotThreshold                  uint64
 	TrailingLogs                       uint64
 }
 
-// Stretched are Raft's timers at four times their length, which costs a quarter of the
-// time: three voters that tick by the defaults are most of what an hour costs.
-var Stretched = RaftTimes{Heartbeat: 4 * time.Second, Election: 4 * time.Second, Lease: 2 * time.Second, Commit: time.Second}
+// Stretched are timers at four times their length, which costs a quarter of the time:
+// three hubs that tick by the defaults are most of what an hour costs.
+var Stretched = HubTimes{
+	Heartbeat: 4 * time.Second, Election: 4 * time.Second, Lease: 2 * time.Second, Commit: time.Second,
+	PeerIdle: 10 * time.Second, GossipProbe: 4 * time.Second,
+}
 
 // EdgeConfig of one edge.
 type EdgeConfig struct {

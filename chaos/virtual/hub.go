@@ -96,10 +96,11 @@ func (h *Hub) config() (hub.Config, error) {
 		EdgeCertValidity: cfg.EdgeCertValidity,
 		Heartbeat:        hub.Heartbeat{MinTTL: cfg.MinTTL, Grace: cfg.Grace},
 		Raft: hub.Raft{
-			HeartbeatTimeout: cfg.Raft.Heartbeat, ElectionTimeout: cfg.Raft.Election, LeaderLease: cfg.Raft.Lease,
-			CommitTimeout:     cfg.Raft.Commit,
-			SnapshotThreshold: cfg.Raft.SnapshotThreshold, TrailingLogs: cfg.Raft.TrailingLogs,
+			HeartbeatTimeout: cfg.Times.Heartbeat, ElectionTimeout: cfg.Times.Election, LeaderLease: cfg.Times.Lease,
+			CommitTimeout:     cfg.Times.Commit,
+			SnapshotThreshold: cfg.Times.SnapshotThreshold, TrailingLogs: cfg.Times.TrailingLogs,
 		},
+		PeerIdle: cfg.Times.PeerIdle, GossipProbe: cfg.Times.GossipProbe,
 		Now: h.Clock.Now, Version: "virtual", Log: cfg.Taps.log(h.Name, h.log),
 	}
 	if h.first && h.ip == firstIP {

@@ -21,6 +21,9 @@ const (
 	lookEvery = time.Second + 7*time.Millisecond
 	// rowsEvery is how often the rows of journals are read, in looks.
 	rowsEvery = 5
+	// seldom is how often they are looked at, in looks, where no expectation has to be
+	// judged to the second: the taps tell of everything that is decided or happens.
+	seldom = 5
 )
 
 // looked is what was seen of a member last.
@@ -32,14 +35,18 @@ type looked struct {
 
 // watch looks at hubs and edges until the run is over.
 func (r *run) watch(ctx context.Context) {
-	for n := 0; pause(ctx, lookEvery); n++ {
+	every, rows := lookEvery, rowsEvery
+	if !r.Strict {
+		every, rows = seldom*lookEvery, rowsEvery/seldom
+	}
+	for n := 0; pause(ctx, every); n++ {
 		r.lookAtHub(r.c.Hubs[n%len(r.c.Hubs)])
 		r.look()
 		if r.expect.waits() && r.unrest() == "" {
 			r.expect.settled(r.elapsed())
 		}
 		for _, e := range r.c.Edges {
-			r.lookAtEdge(ctx, e, n%rowsEvery == 0)
+			r.lookAtEdge(ctx, e, n%rows == 0)
 		}
 	}
 }

@@ -35,7 +35,7 @@ type Play struct {
 	Dir      string // of all files; made
 	Limits   check.Limits
 	History  io.Writer // nil: nobody keeps it
-	Raft     RaftTimes
+	Times    HubTimes
 	LogLevel slog.Level
 	// Strict says that a fault that never hit breaks an expectation; else it leaves the
 	// run void.
@@ -228,8 +228,8 @@ func (r *run) targets(f schedule.Fault) []string {
 
 func (r *run) config() Config {
 	cfg := Config{
-		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Raft: r.Raft, LogLevel: r.LogLevel,
-		EdgeCertValidity: cmp.Or(r.Fleet.CertValidity, certValidity), Prepare: r.prepare,
+		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Times: r.Times, LogLevel: r.LogLevel,
+		EdgeCertValidity: r.certValidity(), Prepare: r.prepare,
 		MinTTL: r.Fleet.MinTTL, Grace: r.Fleet.Grace, BackoffCap: r.Fleet.BackoffCap,
 		Taps: Taps{Applied: r.applied, Task: r.task, Refused: r.refused, Dial: r.dial},
 	}
@@ -244,8 +244,20 @@ func (r *run) config() Config {
 	return cfg
 }
 
-// certValidity is how long edges' certificates are valid: so short that they do expire.
-const certValidity = 3 * time.Minute
+// Validity of edges' certificates: so short that they are renewed in every run, and where
+// one shall expire while its edge is cut off, so short that it does.
+const (
+	certValidity    = 20 * time.Minute
+	certToBeExpired = 3 * time.Minute
+)
+
+func (r *run) certValidity() time.Duration {
+	expires := slices.ContainsFunc(r.s.Faults, func(f schedule.Fault) bool { return f.Kind == schedule.CertExpired })
+	if expires && r.Fleet.CertValidity == 0 {
+		return certToBeExpired
+	}
+	return cmp.Or(r.Fleet.CertValidity, certValidity)
+}
 
 // awaitFleet waits until all nodes are ready.
 func (r *run) awaitFleet(ctx context.Context) error {

@@ -67,6 +67,9 @@ type Config struct {
 	// partition of any length heals.
 	Seeds          func() []string
 	RejoinInterval time.Duration
+	// Probe is how often another hub is asked whether it is alive. 0: memberlist's
+	// second.
+	Probe time.Duration
 	// Network replaces the sockets; nil: sockets on Bind and Port.
 	Network *Network
 	Log     *slog.Logger // nil: discard
@@ -122,6 +125,10 @@ func Open(cfg Config) (*Members, error) {
 	c.SecretKey = cfg.Key
 	// A few hubs say little; compressing it costs more than it saves.
 	c.EnableCompression = false
+	if cfg.Probe != 0 {
+		c.ProbeInterval = cfg.Probe
+		c.GossipInterval = cfg.Probe / 5
+	}
 	c.TCPTimeout = dialTimeout
 	c.DeadNodeReclaimTime = reclaim
 	c.Delegate, c.Events, c.Conflict = m.self, events{m}, events{m}
