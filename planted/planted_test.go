@@ -120,23 +120,25 @@ func mustFind(tb testing.TB, expression string, in func(file string) bool) map[s
 	return found
 }
 
-// The program that people run has nothing of this package in it, not a name; the
-// tagged one, built alike, has.
+// The programs that people run have nothing of this package in them, neither code nor
+// a name; the tagged ones, built alike, have.
 func TestProgramsHoldNoTrace(t *testing.T) {
-	traces := []string{"skerry/planted", "SKERRY_PLANTED", string(planted.ApplyTwice), string(planted.StaleRead), string(planted.RebootForgets)}
-	for _, c := range []struct {
-		tags string
-		has  bool
-	}{{"", false}, {"planted", true}} {
-		program := filepath.Join(t.TempDir(), "skerry")
-		build := exec.Command("go", "build", "-tags", c.tags, "-o", program, "../cmd/skerry")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("build with the tags %q: %v\n%s", c.tags, err, out)
-		}
-		binary := []byte(mustRead(t, program))
-		for _, trace := range traces {
-			if has := bytes.Contains(binary, []byte(trace)); has != c.has {
-				t.Errorf("built with the tags %q, %q is in the program: %t", c.tags, trace, has)
+	traces := []string{"skerry/planted", "SKERRY_PLANTED"}
+	for _, e := range planted.Catalogue() {
+		traces = append(traces, string(e.Bug))
+	}
+	for _, program := range []string{"skerry", "skerry-edge"} {
+		for tags, want := range map[string]bool{"": false, "planted": true} {
+			path := filepath.Join(t.TempDir(), program)
+			build := exec.Command("go", "build", "-tags", tags, "-o", path, "../cmd/"+program)
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("build %s with the tags %q: %v\n%s", program, tags, err, out)
+			}
+			binary := []byte(mustRead(t, path))
+			for _, trace := range traces {
+				if has := bytes.Contains(binary, []byte(trace)); has != want {
+					t.Errorf("%s built with the tags %q: %q is in the program: %t", program, tags, trace, has)
+				}
 			}
 		}
 	}

@@ -6,9 +6,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,9 +30,11 @@ const (
 	patience = 3 * time.Minute
 )
 
-// What a child process is told: which scenario it shall play, and where.
+// What a child process is told: which scenario it shall play, with which seed in place
+// of its own, and where.
 const (
 	playScenario = "PLANTED_SCENARIO"
+	playSeed     = "PLANTED_SEED"
 	playDir      = "PLANTED_DIR"
 )
 
@@ -39,8 +45,8 @@ const smallJournal = 64 << 10
 type verdict struct {
 	Outcome history.Outcome
 	Reasons []string
-	Found   []check.Violation
-	Reached uint64 // how often the bug had its way
+	Found   []check.Violation // with a bug that is named: up to its name
+	Reached uint64            // how often the bug had its way
 }
 
 func (v verdict) String() string {
@@ -56,26 +62,29 @@ func (v verdict) String() string {
 }
 
 // names reports whether a violation is of the invariant.
-func (v verdict) names(slug string) bool {
+func (v verdict) names(slug string) bool { return slices.Contains(v.slugs(), slug) }
+
+// slugs are the invariants that were broken, each once, in the order of their names.
+func (v verdict) slugs() []string {
+	var out []string
 	for _, f := range v.Found {
-		if f.Invariant.Slug() == slug {
-			return true
-		}
+		out = append(out, f.Invariant.Slug())
 	}
-	return false
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // TestMain plays one scenario where this process is a child: a bug may end the
 // process that it is planted in.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(playScenario); path != "" {
-		virtual.Main(func() { play(path, os.Getenv(playDir)) })
+		virtual.Main(func() { playAlone(path, os.Getenv(playDir)) })
 	}
 	os.Exit(m.Run())
 }
 
-// play plays a scenario to its end, or until the planted bug is found and named.
-func play(path, dir string) {
+// playAlone plays a scenario to its end, or until the planted bug is found and named.
+func playAlone(path, dir string) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		panic(err)
@@ -84,10 +93,17 @@ func play(path, dir string) {
 	if err != nil {
 		panic(err)
 	}
-	bug := planted.Bug(os.Getenv(planted.Environment))
+	if s.Seed, err = strconv.ParseUint(os.Getenv(playSeed), 10, 64); err != nil {
+		panic(err)
+	}
+	wanted := invariantOf(planted.Bug(os.Getenv(planted.Environment)))
+	var mu sync.Mutex
+	var found []check.Violation
 	p := virtual.Play{Schedule: s, Name: path, Dir: dir, Strict: true, Found: func(v check.Violation) {
-		if v.Invariant.Slug() == invariantOf(bug) {
-			tell(verdict{Outcome: history.Violated, Found: []check.Violation{v}, Reached: planted.Reached()})
+		mu.Lock()
+		defer mu.Unlock()
+		if found = append(found, v); v.Invariant.Slug() == wanted {
+			tell(verdict{Outcome: history.Violated, Found: found, Reached: planted.Reached()})
 			os.Exit(0)
 		}
 	}}
@@ -122,38 +138,81 @@ func invariantOf(bug planted.Bug) string {
 }
 
 func TestPlantedBugsAreFound(t *testing.T) {
-	for _, e := range planted.Catalogue() {
+	all := planted.Catalogue()
+	found := make([]finding, len(all))
+	t.Cleanup(func() { t.Log("\n" + table(all, found)) })
+	for i, e := range all {
 		t.Run(string(e.Bug), func(t *testing.T) {
 			t.Parallel()
-			path := string(e.Bug) + ".txt"
-			if v := mustPlay(t, path, "", patience); v.Outcome != history.Pass {
+			if v := mustPlay(t, play{of: e.Bug, seed: 1}, patience); v.Outcome != history.Pass {
 				t.Errorf("without the bug: %s %q\n%s", v.Outcome, v.Reasons, v)
 			}
-			if v := mustPlay(t, path, e.Bug, within); !v.names(e.Invariant) {
-				t.Errorf("with the bug, whose place was passed %d times, nothing broke %s: %s %q\n%s",
-					v.Reached, e.Invariant, v.Outcome, v.Reasons, v)
-			}
+			found[i] = mustFind(t, e)
 		})
 	}
 }
 
+// finding is how a bug was found.
+type finding struct {
+	took   time.Duration // from the start of the first play to the name
+	plays  int           // of its scenario, each with a seed of its own
+	others []string      // invariants that were broken before the one that names it
+}
+
+// mustFind plays a bug's scenario until the bug is named: what happens in the same
+// instant is decided by the scheduler, and a bug may be spared for once.
+func mustFind(t *testing.T, e planted.Entry) finding {
+	t.Helper()
+	began := time.Now()
+	for seed := 1; ; seed++ { // mustPlay ends it when the time is over
+		v := mustPlay(t, play{of: e.Bug, bug: e.Bug, seed: seed}, within-time.Since(began))
+		if !v.names(e.Invariant) {
+			t.Logf("the bug's place was passed %d times, and nothing broke %s: %s %q\n%s", v.Reached, e.Invariant, v.Outcome, v.Reasons, v)
+			continue
+		}
+		if v.Reached == 0 {
+			t.Fatalf("%s is broken, though the bug's place was never passed\n%s", e.Invariant, v)
+		}
+		others := slices.DeleteFunc(v.slugs(), func(slug string) bool { return slug == e.Invariant })
+		return finding{took: time.Since(began), plays: seed, others: others}
+	}
+}
+
+// table lists how each bug that was looked for was found, as the documentation does.
+func table(all []planted.Entry, found []finding) string {
+	var b strings.Builder
+	for i, e := range all {
+		if f := found[i]; f.plays > 0 {
+			fmt.Fprintf(&b, "| %s | %s | %.1f | %d | %s |\n", e.Bug, e.Invariant, f.took.Seconds(), f.plays, strings.Join(f.others, ", "))
+		}
+	}
+	return "| bug | named by | seconds | plays | broken before |\n" + b.String()
+}
+
+// play is the scenario of a bug, with a bug in place or (none) without.
+type play struct {
+	of, bug planted.Bug
+	seed    int
+}
+
 // mustPlay plays a scenario in a process of its own.
-func mustPlay(t *testing.T, path string, bug planted.Bug, limit time.Duration) verdict {
+func mustPlay(t *testing.T, p play, limit time.Duration) verdict {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	c := exec.CommandContext(ctx, os.Args[0])
-	c.Env = append(os.Environ(), playScenario+"="+path, playDir+"="+t.TempDir(), planted.Environment+"="+string(bug))
+	c.Env = append(os.Environ(), playScenario+"="+string(p.of)+".txt", playSeed+"="+strconv.Itoa(p.seed),
+		playDir+"="+t.TempDir(), planted.Environment+"="+string(p.bug))
 	began := time.Now()
 	out, err := c.CombinedOutput()
 	_, text, ok := bytes.Cut(out, []byte(mark))
 	if !ok {
-		t.Fatalf("play %s with the bug %q: %v, after %s\n%s", path, bug, err, time.Since(began).Round(time.Second), out)
+		t.Fatalf("play %s.txt with the bug %q: %v, after %s\n%s", p.of, p.bug, err, time.Since(began).Round(time.Second), out)
 	}
 	var v verdict
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&v); err != nil {
 		t.Fatalf("read the verdict: %v\n%s", err, out)
 	}
-	t.Logf("with the bug %q: %s in %s", bug, v.Outcome, time.Since(began).Round(time.Millisecond))
+	t.Logf("with the bug %q, seed %d: %s in %s", p.bug, p.seed, v.Outcome, time.Since(began).Round(time.Millisecond))
 	return v
 }
