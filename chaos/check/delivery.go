@@ -150,7 +150,7 @@ func (t *delivery) acknowledged(s *scene, name string, f *journalFact, j *Journa
 		s.broke(AcknowledgedSurvives, name, "the edge was told that row %d is applied: the log has rows up to %d", j.Acknowledged, applied)
 	}
 	f.acknowledged = j.Acknowledged
-	if s.told == 0 { // nobody tells of entries: the edge's word is all there is
+	if !s.entries { // the edge's word is all there is
 		maps.DeleteFunc(f.rows, func(seq fleet.Seq, _ rowFact) bool { return seq <= j.Acknowledged })
 	}
 }

@@ -136,6 +136,17 @@ func TestExcused(t *testing.T) {
 			p.putBack(p.index)
 			p.open(p.e)
 		}},
+		{"journals that are looked at before hubs which were put back apply anything", nil, func(p *plant) {
+			for range 2 {
+				p.e.linked = false
+				p.row(p.e, fleet.Transition{Kind: fleet.TransitionDisconnect})
+				p.putBack(p.index)
+				p.open(p.e)
+				p.row(p.e, fleet.Transition{Kind: fleet.TransitionReconnect})
+				p.send(p.e)
+				p.pass(2 * time.Second)
+			}
+		}},
 		{"a window that is over soon after hubs were put back", window, func(p *plant) {
 			p.away()
 			p.pass(20 * time.Second)

@@ -91,8 +91,13 @@ func (t *tale) putBack(to fleet.Index) {
 		t.see(check.Observation{Process: &check.Process{Name: h, What: check.ProcessStart}})
 	}
 	end()
+	for _, e := range t.edges {
+		t.see(check.Observation{Edge: e.look(t.at)})
+	}
+	last := map[string]fleet.Index{}
 	for _, o := range replay {
-		if o.Applied != nil && o.Applied.Index <= to {
+		if o.Applied != nil && o.Applied.Index <= to && o.Applied.Index > last[o.Applied.Hub] {
+			last[o.Applied.Hub] = o.Applied.Index
 			t.see(check.Observation{Applied: o.Applied})
 		}
 	}

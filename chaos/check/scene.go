@@ -21,6 +21,7 @@ type scene struct {
 	ticked  time.Duration
 	forgot  time.Duration
 	told    fleet.Index // newest entry whose effects are known
+	entries bool        // somebody tells of entries; where nobody does, journals have to do
 	weather weather
 	fleet   cast
 	truth   *machines
@@ -85,7 +86,7 @@ func (s *scene) entry(o *Observation) {
 		o.Applied = &told
 		return
 	}
-	s.told = o.Applied.Index
+	s.told, s.entries = o.Applied.Index, true
 	s.decided = s.log.first(o.Applied, s.now)
 	s.fleet.plan(o.Applied.Effects, s.now)
 	s.fleet.rows(o.Applied.Effects.Batches)

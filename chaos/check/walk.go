@@ -204,7 +204,7 @@ func (t *histories) see(s *scene, o *Observation) {
 	switch {
 	case o.Edge != nil && o.Edge.Journal != nil && o.Edge.Journal.Lost != "":
 		delete(t.edges, o.Edge.Name) // its rows get other numbers when a hub has been told
-	case o.Edge != nil && s.told == 0:
+	case o.Edge != nil && !s.entries:
 		t.journal(s, o.Edge)
 	case o.Fault.rewinds():
 		clear(t.nodes) // rows come again

@@ -98,7 +98,7 @@ func (d *drawer) till() Job {
 func (d *drawer) backend() Job {
 	j := d.service(1 + d.rng.IntN(min(len(d.s.Topology.Edges), 20)))
 	j.Pool = fleet.AllPools
-	if d.chance(30) {
+	if own := d.chance(30); own && slices.ContainsFunc(d.s.Topology.Edges, func(e Edge) bool { return e.Pool == "" }) {
 		j.Pool = ""
 		return j
 	}

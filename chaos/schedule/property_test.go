@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"skerry/chaos/schedule"
+	"skerry/fleet"
 )
 
 func drawShape(t *rapid.T) schedule.Shape {
@@ -38,6 +39,14 @@ func TestDrawnSchedulesAreValid(t *testing.T) {
 		for _, f := range s.Faults {
 			if !slices.Contains(shape.Kinds, f.Kind) {
 				t.Fatalf("%s was not asked for", f)
+			}
+		}
+		for _, j := range s.Jobs {
+			fits := func(e schedule.Edge) bool {
+				return (j.Pool == fleet.AllPools || j.Pool == e.Pool) && (j.Site == "" || j.Site == e.Site)
+			}
+			if !slices.ContainsFunc(s.Topology.Edges, fits) {
+				t.Fatalf("no edge may run job %s\nin\n%s", j.ID, s)
 			}
 		}
 		back, err := schedule.Parse("drawn.txt", []byte(s.String()))
