@@ -2,6 +2,7 @@ package hub
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -78,11 +79,13 @@ type Config struct {
 	EdgeCertGrace time.Duration
 
 	// Packets replaces the UDP socket of QUIC, Listener the HTTP listener, Gossip the
-	// sockets of gossip (tests, simulations). The hub owns them from Open on, also
-	// where Open fails.
+	// sockets of gossip, and RaftStreams QUIC where Raft uses it (tests, simulations).
+	// The hub owns them from Open on, also where Open fails.
 	Packets  net.PacketConn
 	Listener net.Listener
 	Gossip   *GossipNetwork
+	// RaftStreams are those of all hubs of the cluster, or of none.
+	RaftStreams *RaftStreams
 	// Applied is told of every command that this hub applied, in order, and must not
 	// block. DiskStep is called before each step of the Raft log's disk protocol; an
 	// error is what the step fails with. Both are for who watches or tests a hub; nil:
@@ -99,6 +102,12 @@ type Config struct {
 
 // GossipNetwork is what gossip goes over in place of sockets.
 type GossipNetwork = members.Network
+
+// RaftStreams is what Raft goes over in place of QUIC. Its addresses are those of QUIC.
+type RaftStreams struct {
+	Listen net.Listener
+	Dial   func(ctx context.Context, addr string) (net.Conn, error)
+}
 
 // Applied is a command that was applied, and what came of it.
 type Applied = consensus.Applied

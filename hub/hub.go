@@ -94,6 +94,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		"lead":      h.lead,
 		"settle":    h.settle,
 		"identity":  h.keepCertificate,
+		"streams":   h.serveStreams,
 	} {
 		group.Go(func() error {
 			if err := run(ctx); err != nil {
@@ -151,8 +152,15 @@ func (h *Hub) closeSockets() error {
 	if h.listener == nil {
 		h.listener = h.cfg.Listener
 	}
-	if h.listener != nil {
-		if err := h.listener.Close(); !errors.Is(err, net.ErrClosed) {
+	listeners := []net.Listener{h.listener}
+	if s := h.cfg.RaftStreams; s != nil {
+		listeners = append(listeners, s.Listen)
+	}
+	for _, l := range listeners {
+		if l == nil {
+			continue
+		}
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}

@@ -231,13 +231,7 @@ func (h *Hub) openConsensus() error {
 	node, err := consensus.New(consensus.Config{
 		ID: h.id(), Addr: h.addr.QUIC, Dir: h.dir.file(raftDir), Store: h.store,
 		Bootstrap: h.creds.pending != nil && h.creds.pending.Cluster != nil,
-		Dial: func(ctx context.Context, addr string) (net.Conn, error) {
-			stream, err := h.raftPool.Open(ctx, addr)
-			if err != nil {
-				return nil, err
-			}
-			return stream, nil
-		},
+		Dial:      h.dialRaft,
 		Forward: func(ctx context.Context, addr string, cmd []byte) ([]byte, error) {
 			return h.peers.Call(ctx, addr, methodApply, cmd)
 		},
@@ -249,6 +243,17 @@ func (h *Hub) openConsensus() error {
 	})
 	h.node = node
 	return err
+}
+
+func (h *Hub) dialRaft(ctx context.Context, addr string) (net.Conn, error) {
+	if s := h.cfg.RaftStreams; s != nil {
+		return s.Dial(ctx, addr)
+	}
+	stream, err := h.raftPool.Open(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	return stream, nil
 }
 
 func (h *Hub) openMembers() error {

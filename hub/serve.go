@@ -61,6 +61,14 @@ func (h *Hub) serve(ctx context.Context, conn *transport.Conn) {
 	}
 }
 
+// serveStreams serves Raft's streams until ctx ends, where they come by themselves.
+func (h *Hub) serveStreams(ctx context.Context) error {
+	if h.cfg.RaftStreams == nil {
+		return nil
+	}
+	return h.node.ServeStreams(ctx, h.cfg.RaftStreams.Listen)
+}
+
 // serveHTTP serves the API until ctx ends.
 func (h *Hub) serveHTTP(ctx context.Context) error {
 	server := &http.Server{

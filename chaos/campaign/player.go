@@ -63,6 +63,10 @@ func (p player) play(ctx context.Context) (r Result, err error) {
 	return r, nil
 }
 
+// asProduction is how many seeds there are to one whose hubs tick and speak as those in
+// production do.
+const asProduction = 32
+
 // process runs a Worker to its end.
 func (p player) process(ctx context.Context, data string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.c.Patience, fmt.Errorf("it did not end within %s", p.c.Patience))
@@ -70,8 +74,7 @@ func (p player) process(ctx context.Context, data string) error {
 	job, err := json.Marshal(Job{
 		Name: p.s.Name, Repeat: p.repeat(), Folder: p.folder, Data: data, Record: p.record, Debug: p.c.Debug,
 		Strict: !p.drawn(),
-		// Every eighth run ticks as production does.
-		Defaults: p.s.Schedule.Seed%8 == 7,
+		Defaults: p.s.Schedule.Seed%asProduction == asProduction-1,
 	})
 	if err != nil {
 		return fmt.Errorf("encode the job: %w", err)

@@ -46,7 +46,7 @@ type Job struct {
 	Data   string // folder of the cluster's data directories
 	// Record keeps the history. A run that passes is rarely looked at again.
 	Record   bool
-	Defaults bool // Raft's own timers, not stretched ones
+	Defaults bool // hubs' own timers, not stretched ones, and Raft over QUIC
 	Debug    bool // logs say everything
 	Strict   bool // a fault that never hits breaks an expectation
 }
@@ -81,10 +81,10 @@ func (j Job) play() (err error) {
 	}
 	p := virtual.Play{
 		Schedule: s, Name: j.Name, Repeat: j.Repeat, Dir: j.Data, LogLevel: slog.LevelInfo,
-		Times: virtual.Stretched, Strict: j.Strict,
+		Times: virtual.Stretched, RaftStreams: !j.Strict, Strict: j.Strict,
 	}
 	if j.Defaults {
-		p.Times = virtual.HubTimes{}
+		p.Times, p.RaftStreams = virtual.HubTimes{}, false
 	}
 	if j.Debug {
 		p.LogLevel = slog.LevelDebug

@@ -34,6 +34,9 @@ type Config struct {
 	Seed  uint64
 	Taps  Taps
 	Times HubTimes
+	// RaftStreams has Raft speak over plain streams of the network, not over QUIC: most
+	// of what an hour costs is three hubs that ask each other whether they live.
+	RaftStreams bool
 	// MinTTL and Grace of heartbeats; 0: those of a hub. BackoffCap of edges; 0: an
 	// edge's.
 	MinTTL, Grace, BackoffCap time.Duration

@@ -123,7 +123,11 @@ func (h *Hub) config() (hub.Config, error) {
 	if hc.Gossip.Packets, err = h.Host.ListenPacket(gossipPort); err != nil {
 		return hc, err
 	}
-	hc.Gossip.Listen, err = h.Host.Listen(gossipPort)
+	if hc.Gossip.Listen, err = h.Host.Listen(gossipPort); err != nil || !cfg.RaftStreams {
+		return hc, err
+	}
+	hc.RaftStreams = &hub.RaftStreams{Dial: h.Host.Dial}
+	hc.RaftStreams.Listen, err = h.Host.Listen(quicPort)
 	return hc, err
 }
 

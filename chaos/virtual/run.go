@@ -36,7 +36,9 @@ type Play struct {
 	Limits   check.Limits
 	History  io.Writer // nil: nobody keeps it
 	Times    HubTimes
-	LogLevel slog.Level
+	// RaftStreams is Config's.
+	RaftStreams bool
+	LogLevel    slog.Level
 	// Strict says that a fault that never hit breaks an expectation; else it leaves the
 	// run void.
 	Strict bool
@@ -228,7 +230,7 @@ func (r *run) targets(f schedule.Fault) []string {
 
 func (r *run) config() Config {
 	cfg := Config{
-		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Times: r.Times, LogLevel: r.LogLevel,
+		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Times: r.Times, RaftStreams: r.RaftStreams, LogLevel: r.LogLevel,
 		EdgeCertValidity: r.certValidity(), Prepare: r.prepare,
 		MinTTL: r.Fleet.MinTTL, Grace: r.Fleet.Grace, BackoffCap: r.Fleet.BackoffCap,
 		Taps: Taps{Applied: r.applied, Task: r.task, Refused: r.refused, Dial: r.dial},
@@ -248,7 +250,7 @@ func (r *run) config() Config {
 // one shall expire while its edge is cut off, so short that it does.
 const (
 	certValidity    = 20 * time.Minute
-	certToBeExpired = 3 * time.Minute
+	certToBeExpired = 6 * time.Minute
 )
 
 func (r *run) certValidity() time.Duration {

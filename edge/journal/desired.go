@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 
 	"skerry/fleet"
 	"skerry/syncproto"
@@ -50,6 +51,7 @@ func (j *Journal) PutDesired(ctx context.Context, d syncproto.Desired) (missing 
 }
 
 func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
+	b.m.desired = nil
 	if err := b.step(StepDesired); err != nil {
 		return nil, err
 	}
@@ -87,6 +89,7 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 // stop marks an allocation as told to stop; one that is not known is noted, so
 // that a run that comes late does not start it. The first reason stays.
 func (b *batch) stop(id fleet.AllocID, reason string, mentioned fleet.Index) error {
+	b.m.desired = nil
 	body, err := encode(syncproto.DesiredAlloc{ID: id})
 	if err != nil {
 		return fmt.Errorf("encode allocation %s: %w", id, err)
@@ -115,18 +118,37 @@ func (b *batch) missingBodies() (missing []string, err error) {
 	return missing, err
 }
 
-// Desired reads the desired state.
+// Desired is the desired state. It is decoded once after each change, not at each look:
+// allocations that start again every few seconds look as often.
 func (j *Journal) Desired(ctx context.Context) (Desired, error) {
 	var want Desired
 	err := j.do(ctx, &op{read: func(d *database) error {
-		var err error
-		want, err = d.desired()
+		held, err := j.heldDesired(d)
+		if err == nil {
+			want = *held
+			want.Allocs = maps.Clone(held.Allocs)
+		}
 		return err
 	}})
 	if err != nil {
 		return Desired{}, fmt.Errorf("read desired state: %w", err)
 	}
 	return want, nil
+}
+
+// heldDesired is called by the writer alone.
+func (j *Journal) heldDesired(d *database) (*Desired, error) {
+	if j.m.desired != nil {
+		return j.m.desired, nil
+	}
+	want, err := d.desired()
+	if err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
+	j.m.desired = &want
+	j.mu.Unlock()
+	return &want, nil
 }
 
 func (d *database) desired() (Desired, error) {
@@ -226,6 +248,7 @@ func (j *Journal) Remove(ctx context.Context, alloc fleet.AllocID) error {
 }
 
 func (b *batch) remove(alloc fleet.AllocID) error {
+	b.m.desired = nil
 	if err := b.step(StepRemove); err != nil {
 		return err
 	}

@@ -73,7 +73,8 @@ type memory struct {
 	mark        mark
 	quarantined []Quarantine
 	missing     lost
-	generation  uint64 // base.Generation
+	generation  uint64   // base.Generation
+	desired     *Desired // nil: nobody has read it since it changed
 }
 
 // batch is one transaction.

@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -25,8 +26,8 @@ type layer struct {
 	ctx   context.Context
 	close context.CancelFunc
 
-	mu     sync.Mutex
-	dialed map[*dialed]struct{}
+	mu   sync.Mutex
+	held map[*held]struct{}
 }
 
 var _ raft.StreamLayer = (*layer)(nil)
@@ -35,7 +36,7 @@ func newLayer(addr string, dial func(context.Context, string) (net.Conn, error))
 	ctx, cancel := context.WithCancel(context.Background())
 	return &layer{
 		addr: hubAddr(addr), dial: dial, incoming: make(chan net.Conn), ctx: ctx, close: cancel,
-		dialed: map[*dialed]struct{}{},
+		held: map[*held]struct{}{},
 	}
 }
 
@@ -46,28 +47,33 @@ func (l *layer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	d := &dialed{conn, l}
+	return l.hold(conn)
+}
+
+// hold returns conn as a stream that the layer can close.
+func (l *layer) hold(conn net.Conn) (net.Conn, error) {
+	h := &held{conn, l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
 		return nil, errors.Join(net.ErrClosed, conn.Close())
 	}
-	l.dialed[d] = struct{}{}
-	return d, nil
+	l.held[h] = struct{}{}
+	return h, nil
 }
 
-// dialed is a stream that the layer can close: raft does not interrupt what it
+// held is a stream that the layer can close: raft does not interrupt what it
 // asked a hub that does not answer, not even to stop.
-type dialed struct {
+type held struct {
 	net.Conn
 	layer *layer
 }
 
-func (d *dialed) Close() error {
-	d.layer.mu.Lock()
-	delete(d.layer.dialed, d)
-	d.layer.mu.Unlock()
-	return d.Conn.Close()
+func (h *held) Close() error {
+	h.layer.mu.Lock()
+	delete(h.layer.held, h)
+	h.layer.mu.Unlock()
+	return h.Conn.Close()
 }
 
 func (l *layer) Accept() (net.Conn, error) {
@@ -85,12 +91,12 @@ func (l *layer) Addr() net.Addr { return l.addr }
 func (l *layer) Close() error {
 	l.mu.Lock()
 	l.close()
-	open := l.dialed
-	l.dialed = map[*dialed]struct{}{}
+	open := l.held
+	l.held = map[*held]struct{}{}
 	l.mu.Unlock()
 	var errs []error
-	for d := range open {
-		errs = append(errs, d.Conn.Close())
+	for h := range open {
+		errs = append(errs, h.Conn.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -118,6 +124,33 @@ func (n *Node) Serve(ctx context.Context, conn *transport.Conn) {
 		case n.layer.incoming <- stream:
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// ServeStreams takes raft's streams from a listener until ctx ends or the Node
+// stops, and closes it (simulations).
+func (n *Node) ServeStreams(ctx context.Context, from net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(n.layer.ctx, cancel)()
+	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // what it was is over
+	for {
+		conn, err := from.Accept()
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("accept streams of other hubs: %w", errors.Join(err, from.Close()))
+		}
+		stream, err := n.layer.hold(conn)
+		if err != nil {
+			return nil
+		}
+		select {
+		case n.layer.incoming <- stream:
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }
