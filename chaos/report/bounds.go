@@ -13,18 +13,21 @@ type bounds struct {
 // usual are the bounds of a page whose size does not matter much.
 var usual = bounds{elements: 2000, bands: 400, faults: 300, refused: 150, notes: 300}
 
-// fewest is how many elements a drawing may have before windows of faults are left
-// out as well: without those it says little.
-const fewest = 350
+const (
+	// fewest is how many elements a drawing may have before windows of faults are
+	// left out as well: without those it says little.
+	fewest = 350
+	// shortest is how many rows a table has at least, if there are so many.
+	shortest = 10
+)
 
-// shortest is how many rows a table has at least, if there are so many.
-const shortest = 10
-
-// less are the next tighter bounds.
+// less are the next tighter bounds. The table of faults goes early: what it says is
+// in the drawing, too.
 func (b bounds) less() bounds {
-	b.elements, b.refused, b.notes = b.elements*3/4, max(shortest, b.refused*3/4), b.notes/2
+	b.elements, b.faults, b.notes = b.elements*3/4, max(shortest, b.faults/2), b.notes/2
+	b.refused = max(shortest, b.refused*3/4)
 	if b.elements < fewest {
-		b.bands, b.faults = b.bands*3/4, max(shortest, b.faults*3/4)
+		b.bands = b.bands * 3 / 4
 	}
 	return b
 }

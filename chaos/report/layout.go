@@ -26,7 +26,7 @@ const (
 	maxLinks = 200
 	maxLanes = 240
 	maxDrawn = 40 // members
-	coarsest = 1 << 10
+	coarsest = 1 << 13
 )
 
 // How fine a drawing is that need not be coarser: parts of the whole that are the
@@ -62,8 +62,8 @@ type drawing struct {
 
 // draw lays a run out, as finely as its bounds allow.
 func (c *run) draw(within bounds) *timeline {
-	for coarse := 1; ; coarse *= 2 {
-		if d := c.lay(coarse, within); d.size <= within.elements || coarse == coarsest {
+	for coarse := 1; ; coarse += max(1, coarse/3) {
+		if d := c.lay(coarse, within); d.size <= within.elements || coarse >= coarsest {
 			return &d.timeline
 		}
 	}
@@ -73,10 +73,12 @@ func (c *run) draw(within bounds) *timeline {
 func (c *run) lay(coarse int, within bounds) *drawing {
 	d := &drawing{run: c, within: within, slots: map[fleet.AllocID]int{}, group: map[string][2]int{}}
 	d.Lasted = max(c.lasted, time.Millisecond)
-	fine, fewer := time.Duration(min(coarse, 128)), max(1, coarse/128)
+	// Short states go first, then lanes of allocations in which little happened, and
+	// whole members last.
+	fine := time.Duration(min(coarse, 512))
 	d.shorter, d.apart = d.Lasted/finest*fine, d.Lasted/(4*nearest)*max(4, fine)
-	shown := d.shown(max(len(c.header.Hubs)+3, maxDrawn/fewer))
-	d.quota = max(3, maxLanes/max(1, len(shown)))
+	shown := d.shown(max(len(c.header.Hubs)+3, maxDrawn/max(1, coarse/512)))
+	d.quota = max(3, maxLanes/max(1, coarse/64)/max(1, len(shown)))
 	lines := d.stack(shown)
 	d.everyone(lines[""])
 	for _, name := range shown {

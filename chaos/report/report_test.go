@@ -109,7 +109,7 @@ func TestAPageIsAsSmallAsIsAskedFor(t *testing.T) {
 	if !strings.Contains(small, "Not drawn:") || !strings.Contains(small, "are not listed") {
 		t.Error("the page does not say that something is left out")
 	}
-	for _, kept := range []string{`class="band`, `<td class="mono">exactly-once<td`} {
+	for _, kept := range []string{`<g class="b`, `<td class="mono">exactly-once<td`} {
 		if n, want := strings.Count(small, kept), strings.Count(whole, kept); n != want || n == 0 {
 			t.Errorf("there are %d of %s, of %d", n, kept, want)
 		}

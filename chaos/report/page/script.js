@@ -38,7 +38,7 @@
   function redraw() {
     var wide = plot.getBoundingClientRect().width;
     var seen = tl.scrollLeft / wide * 100;
-    plot.querySelectorAll(".bandtext").forEach(function (t) { // a name stays in sight as long as its window is
+    plot.querySelectorAll(".b text").forEach(function (t) { // a name stays in sight as long as its window is
       var box = t.previousElementSibling, x = parseFloat(box.getAttribute("x")), w = parseFloat(box.getAttribute("width"));
       t.setAttribute("x", (x < seen && x + w > seen ? seen : x) + "%");
       t.style.visibility = Number(t.dataset.r) / 100 * wide > t.getBBox().width + 5 ? "visible" : "hidden";
