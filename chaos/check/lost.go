@@ -29,6 +29,9 @@ func happeningOf(t fleet.Transition) happening {
 // of. A gap row without a count says that it is not known how many there were. What
 // a hub let go at its own bound, and counts, is not lost.
 func lostAloud(h Hub, e Edge) []Violation {
+	if e.Replaced {
+		return nil
+	}
 	known := map[happening]bool{}
 	for _, a := range h.Allocs {
 		for _, entry := range h.AllocHistory[a.ID] {

@@ -13,9 +13,10 @@ import (
 // hub let go at its own bound, where the edge's clock went back to 1970 in between.
 func TestWhatAHubLetGoIsNotLost(t *testing.T) {
 	for _, try := range []struct {
-		dropped uint64
-		want    int
-	}{{2, 0}, {3, 0}, {1, 1}} {
+		dropped  uint64
+		replaced bool
+		want     int
+	}{{2, false, 0}, {3, false, 0}, {1, false, 1}, {0, true, 0}} {
 		p := sound()
 		e := &p.Edges[0]
 		var old []fleet.Transition
@@ -25,7 +26,7 @@ func TestWhatAHubLetGoIsNotLost(t *testing.T) {
 				Event: &fleet.TaskEvent{Type: fleet.TaskTerminated},
 			})
 		}
-		e.Before = slices.Concat(old, e.Rows)
+		e.Before, e.Replaced = slices.Concat(old, e.Rows), try.replaced
 		for i := range p.Hubs {
 			p.Hubs[i].Dropped = map[fleet.AllocID]uint64{alloc: try.dropped}
 		}

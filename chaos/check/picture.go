@@ -46,6 +46,9 @@ type Edge struct {
 	Rows []fleet.Transition
 	// Before are rows that the journal was seen to hold before it was damaged.
 	Before []fleet.Transition
+	// Replaced says that a person gave the machine the data of its clone: what it held
+	// before is nobody's any more.
+	Replaced bool `json:",omitempty"`
 	// Processes counts the live processes of each task; nil: nobody looked.
 	Processes map[TaskKey]int `json:",omitempty"`
 	// Link and Journal are where it stands, of an edge that is looked at while a run

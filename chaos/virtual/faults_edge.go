@@ -215,8 +215,10 @@ func wakeIn1970(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, 
 	return r.untilRight(e, f), r.bootEdge(e)
 }
 
-// clone starts a second machine with a copy of the edge's data directory, and takes it
-// away when it is healed.
+// clone starts a second machine with a copy of the edge's data directory, and takes one of
+// the two away when it is healed: most often the second one. Which of them is the first
+// machine no cluster can tell; where it went on with the second one's rows, a person gives
+// that one's data to the machine that stays.
 func clone(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
 	n := r.moves.Add(1)
 	cfg := e.cfg
@@ -226,10 +228,7 @@ func clone(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error
 		return wound{}, err
 	}
 	time.Sleep(calm)
-	if err := os.CopyFS(other.Dir, os.DirFS(e.Dir)); err != nil {
-		return wound{}, fmt.Errorf("copy the data directory of %s: %w", e.Name, err)
-	}
-	if err := os.Remove(filepath.Join(other.Dir, journalName+"-shm")); err != nil && !os.IsNotExist(err) {
+	if err := copyEdge(e, other); err != nil {
 		return wound{}, err
 	}
 	other.cfg.Name = e.Name // it says what the first one says
@@ -239,18 +238,64 @@ func clone(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error
 	fenced := uint64(0)
 	return wound{
 		heal: func(context.Context) error {
-			if a := other.Agent(); a != nil {
-				if link, _ := a.Standing(); link.Fenced != "" {
-					fenced = 1
-				}
+			first, second := e.fenced(), other.fenced()
+			if first || second {
+				fenced = 1
 			}
-			if a := e.Agent(); a != nil && fenced == 0 {
-				if link, _ := a.Standing(); link.Fenced != "" {
-					fenced = 1
-				}
+			if err := other.PowerCut(); err != nil || !first || second {
+				return err
 			}
-			return other.PowerCut()
+			return r.replace(e, other, n)
 		},
 		hits: func() uint64 { return fenced },
 	}, nil
+}
+
+// replace gives a machine the data of its clone number n, and boots it.
+func (r *run) replace(e, by *Edge, n int64) error {
+	f := check.Fault{
+		ID: replacements + int(n), Kind: string(schedule.Clone), Detail: "its data is kept", Targets: []string{e.Name}, Effects: []check.Effect{check.Damages},
+	}
+	r.see(check.Observation{Fault: &f})
+	if _, err := r.endEdge(e, schedule.Fault{}, true); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(e.Dir); err != nil {
+		return fmt.Errorf("take away the data of %s: %w", e.Name, err)
+	}
+	if err := copyEdge(by, e); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	delete(r.looked, e.Name) // its journal has other rows now
+	r.replaced[e.Name] = true
+	r.mu.Unlock()
+	over := f
+	over.End, over.Hits = true, 1
+	r.see(check.Observation{Fault: &over})
+	return r.bootEdge(e)
+}
+
+// replacements is above the numbers of a schedule's own faults.
+const replacements = 1_000_000
+
+// fenced reports whether the cluster takes the machine for a clone.
+func (e *Edge) fenced() bool {
+	a := e.Agent()
+	if a == nil {
+		return false
+	}
+	link, _ := a.Standing()
+	return link.Fenced != ""
+}
+
+// copyEdge copies an edge's data directory to a machine that has none.
+func copyEdge(from, to *Edge) error {
+	if err := os.CopyFS(to.Dir, os.DirFS(from.Dir)); err != nil {
+		return fmt.Errorf("copy the data directory of %s: %w", from.Name, err)
+	}
+	if err := os.Remove(filepath.Join(to.Dir, journalName+"-shm")); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
 }

@@ -240,7 +240,7 @@ func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
 		seen.Rows = rows
 	}
 	r.mu.Lock()
-	seen.Before = slices.Clone(r.rows[e.Name])
+	seen.Before, seen.Replaced = slices.Clone(r.rows[e.Name]), r.replaced[e.Name]
 	r.mu.Unlock()
 	orphans := r.orphans(seen.NodeID)
 	for _, id := range e.world.Running() {

@@ -70,9 +70,11 @@ type run struct {
 	ended   atomic.Bool  // nothing is observed any more
 
 	mu     sync.Mutex
-	looked map[string]looked             // what was seen of each member last
-	rows   map[string][]fleet.Transition // what the edges' journals were seen to hold
-	wanted map[fleet.JobID]*fleet.Job    // as it was acknowledged last; nil: purged
+	looked map[string]looked // what was seen of each member last
+	// replaced are edges that a person gave the data of their clone.
+	replaced map[string]bool
+	rows     map[string][]fleet.Transition // what the edges' journals were seen to hold
+	wanted   map[fleet.JobID]*fleet.Job    // as it was acknowledged last; nil: purged
 	// copied is what was wanted when the copy for a restore was made, by its time.
 	copied map[time.Duration]map[fleet.JobID]*fleet.Job
 	broke  []string // what the harness could not do
@@ -95,7 +97,7 @@ func (p Play) begin(wall func() time.Duration) (*run, error) {
 	p.Limits = p.limits()
 	r := &run{
 		Play: p, s: p.Schedule, monitor: check.NewMonitor(p.Limits), expect: newExpectations(p.Schedule), wall: wall,
-		looked: map[string]looked{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
+		looked: map[string]looked{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
 		copied: map[time.Duration]map[fleet.JobID]*fleet.Job{},
 	}
 	to := p.History
