@@ -2,6 +2,8 @@ package chaos_test
 
 import (
 	"context"
+	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,39 +16,56 @@ import (
 	"skerry/chaos/proc"
 )
 
-// programs builds the three programs once for all tests.
-var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "skerry-bin-")
-	if err != nil {
-		return "", err
-	}
-	for _, p := range []string{"skerry", "skerry-edge", "skerry-chaos"} {
-		cmd := exec.Command("go", "build", "-o", filepath.Join(dir, p), "skerry/cmd/"+p)
+// bin is the folder of the three programs, which are built when a test first wants
+// them.
+var (
+	bin   string
+	build = sync.OnceValue(func() error {
+		cmd := exec.Command("go", "build", "-o", bin+string(filepath.Separator), "skerry/cmd/skerry", "skerry/cmd/skerry-edge", "skerry/cmd/skerry-chaos")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		cmd.Stderr = os.Stderr
-		if err := cmd.Run(); err != nil {
-			return dir, err
-		}
-	}
-	return dir, nil
-})
+		return cmd.Run()
+	})
+)
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if dir, err := programs(); err == nil {
-		_ = os.RemoveAll(dir)
+// sideBySide is how many tests run at once that mostly wait: more than there are
+// processors, which is what the tool has by itself.
+const sideBySide = "4"
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	flag.Parse()
+	var err error
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		err = p.Value.Set(sideBySide)
 	}
-	os.Exit(code)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if bin, err = os.MkdirTemp("", "skerry-bin-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(bin) }()
+	return m.Run()
+}
+
+// mustPrograms is the folder of the three programs.
+func mustPrograms(tb testing.TB) string {
+	tb.Helper()
+	if err := build(); err != nil {
+		tb.Fatalf("build the programs: %v", err)
+	}
+	return bin
 }
 
 // mustGround gives a run real programs, a folder, and a network of proxies. The
 // folder's path is short, since unix sockets lie below it.
 func mustGround(tb testing.TB) (chaos.Ground, *faultnet.Proxy) {
 	tb.Helper()
-	bin, err := programs()
-	if err != nil {
-		tb.Fatalf("build the programs: %v", err)
-	}
+	bin := mustPrograms(tb)
 	dir, err := os.MkdirTemp("", "sk-")
 	if err != nil {
 		tb.Fatal(err)
@@ -74,6 +93,7 @@ func (w logWriter) Write(b []byte) (int, error) {
 }
 
 func TestPartition(t *testing.T) {
+	t.Parallel()
 	g, _ := mustGround(t)
 	if err := (chaos.Partition{Ground: g, Hubs: 3, Edges: 3, Rounds: 3, Seed: 1}).Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -103,6 +123,7 @@ func TestHubKilledWhileJobsAreRegistered(t *testing.T) {
 }
 
 func TestHubsRestoredFromAnOlderCopy(t *testing.T) {
+	t.Parallel()
 	g, _ := mustGround(t)
 	if err := (chaos.Restore{Ground: g}).Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -110,6 +131,7 @@ func TestHubsRestoredFromAnOlderCopy(t *testing.T) {
 }
 
 func TestCloneIsFenced(t *testing.T) {
+	t.Parallel()
 	g, _ := mustGround(t)
 	if err := (chaos.Clone{Ground: g}).Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -117,6 +139,7 @@ func TestCloneIsFenced(t *testing.T) {
 }
 
 func TestDamagedJournalHeals(t *testing.T) {
+	t.Parallel()
 	g, _ := mustGround(t)
 	if err := (chaos.Damage{Ground: g}).Run(t.Context()); err != nil {
 		t.Fatal(err)
@@ -125,6 +148,7 @@ func TestDamagedJournalHeals(t *testing.T) {
 
 // TestRunEndsWithItsContext checks that a run which is given up leaves no process.
 func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	g, _ := mustGround(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()

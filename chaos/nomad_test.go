@@ -15,6 +15,7 @@ import (
 // TestNomadsClient drives a running cluster with Nomad's published Go client,
 // through a hub that does not lead: register, list, read, logs, stop, purge.
 func TestNomadsClient(t *testing.T) {
+	t.Parallel()
 	g, _ := mustGround(t)
 	c, err := cluster.Start(t.Context(), cluster.Config{
 		Dir: g.Dir, HubBinary: g.HubBinary, EdgeBinary: g.EdgeBinary, Net: g.Net, Hubs: 3, Edges: 2,

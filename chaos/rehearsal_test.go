@@ -13,10 +13,8 @@ import (
 // rules short enough for all of them to apply: one is kept, one is replaced while it
 // runs on, one is stopped by its edge and then replaced.
 func TestRehearsalIsWhatHappens(t *testing.T) {
-	bin, err := programs()
-	if err != nil {
-		t.Fatalf("build the programs: %v", err)
-	}
+	t.Parallel()
+	bin := mustPrograms(t)
 	dir, err := os.MkdirTemp("", "sk-")
 	if err != nil {
 		t.Fatal(err)

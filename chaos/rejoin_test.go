@@ -9,6 +9,7 @@ import (
 )
 
 func TestMassRejoin(t *testing.T) {
+	t.Parallel()
 	g, _ := mustGround(t)
 	g.Net = faultnet.NewPlain()
 	r := chaos.Rejoin{

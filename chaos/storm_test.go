@@ -21,10 +21,8 @@ const stormKinds = "cut,flapping,hub-kill,hub-pause,edge-kill,power-cut,slow-dis
 
 // TestStorm runs the command as people do: as root in a cell with disks that forget.
 func TestStorm(t *testing.T) {
-	bin, err := programs()
-	if err != nil {
-		t.Fatalf("build the programs: %v", err)
-	}
+	t.Parallel()
+	bin := mustPrograms(t)
 	dir, err := os.MkdirTemp("", "sk-")
 	if err != nil {
 		t.Fatal(err)
@@ -51,14 +49,12 @@ func TestStorm(t *testing.T) {
 // TestKilledStormLeavesNothing kills a run with SIGKILL once its disks are mounted and
 // its hubs run: what it started, mounted and attached has to go with it.
 func TestKilledStormLeavesNothing(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Log("not root: a run makes nothing that outlives its processes")
 		return
 	}
-	bin, err := programs()
-	if err != nil {
-		t.Fatalf("build the programs: %v", err)
-	}
+	bin := mustPrograms(t)
 	dir, err := os.MkdirTemp("", "sk-")
 	if err != nil {
 		t.Fatal(err)
