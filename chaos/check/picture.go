@@ -26,6 +26,8 @@ type Hub struct {
 	Index fleet.Index `json:",omitempty"`
 	Term  uint64      `json:",omitempty"`
 	Leads bool        `json:",omitempty"`
+	// State is a fingerprint of all that the hub holds at Index, of a picture; "": unknown.
+	State string `json:",omitempty"`
 
 	Nodes        []fleet.Node
 	Allocs       []fleet.Alloc

@@ -189,4 +189,23 @@ func (t *replicas) dun(s *scene, patience time.Duration) {
 	t.owed = left
 }
 
-func (t *replicas) end(s *scene, _ *Picture) { t.dun(s, 0) }
+func (t *replicas) end(s *scene, p *Picture) {
+	t.dun(s, 0)
+	at := map[fleet.Index]*Hub{}
+	for i := range p.Hubs {
+		h := &p.Hubs[i]
+		if h.State == "" {
+			continue
+		}
+		first := at[h.Index]
+		if first == nil {
+			at[h.Index] = h
+			continue
+		}
+		s.judge(SameEverywhere)
+		if h.State != first.State {
+			s.shown(SameEverywhere, h.Name, []string{first.Name + ": state " + first.State, h.Name + ": state " + h.State},
+				"at the end, after entry %d, the state is not the one of %s", h.Index, first.Name)
+		}
+	}
+}

@@ -11,8 +11,8 @@ import (
 
 func compare[T ~string](a, b T) int { return cmp.Compare(a, b) }
 
-// Hub is a hub's state as it is. Histories are wanted of a picture alone: they are
-// the larger part of it.
+// Hub is a hub's state as it is. Histories, and the fingerprint of it all, are wanted of
+// a picture alone: they are the larger part of it.
 func Hub(name string, v *state.View, histories bool) *check.Hub {
 	h := &check.Hub{Name: name, Index: v.Index()}
 	for n := range v.Nodes("") {
@@ -27,6 +27,7 @@ func Hub(name string, v *state.View, histories bool) *check.Hub {
 	if !histories {
 		return h
 	}
+	h.State = v.Digest()
 	h.NodeHistory, h.AllocHistory = map[fleet.NodeID][]fleet.HistoryEntry{}, map[fleet.AllocID][]fleet.HistoryEntry{}
 	h.Dropped = map[fleet.AllocID]uint64{}
 	for _, n := range h.Nodes {

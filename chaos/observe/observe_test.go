@@ -182,11 +182,14 @@ func TestHubAndEdge(t *testing.T) {
 	p := furnished(t)
 	v := p.stores[0].View()
 	lean, whole := observe.Hub("hub-1", v, false), observe.Hub("hub-1", v, true)
-	if lean.Index != p.index || len(lean.Nodes) != 1 || len(lean.Allocs) != 1 || len(lean.Evals) != 1 || lean.AllocHistory != nil {
+	if lean.Index != p.index || len(lean.Nodes) != 1 || len(lean.Allocs) != 1 || len(lean.Evals) != 1 || lean.AllocHistory != nil || lean.State != "" {
 		t.Errorf("a hub: %+v", lean)
 	}
 	if len(whole.AllocHistory[alloc]) == 0 || len(whole.NodeHistory[node]) == 0 {
 		t.Errorf("its histories: %+v, %+v", whole.AllocHistory, whole.NodeHistory)
+	}
+	if whole.State != v.Digest() {
+		t.Errorf("its fingerprint: %q, want %q", whole.State, v.Digest())
 	}
 	e := observe.Edge("edge-1", node, local.Link{State: "connected", Session: 4, Away: time.Second}, local.Journal{First: 2, Last: 9, Acknowledged: 7}, nil)
 	if !e.Link.Connected || e.Link.Session != 4 || e.Journal.Acknowledged != 7 || e.NodeID != node {
