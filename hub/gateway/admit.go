@@ -85,8 +85,14 @@ func (s *session) forked(node *fleet.Node, h syncproto.Hello) (syncproto.Refused
 
 // cloned asks the edge of the node's present session whether it is alive, where
 // the Hello comes from another process. A process that restarted left a session
-// that does not answer.
+// that does not answer. One that was seen beside a living machine stays a clone: it
+// must not take the place of the first one whenever that loses its link.
 func (s *session) cloned(ctx context.Context, node *fleet.Node, h syncproto.Hello) bool {
+	for _, f := range node.Fenced {
+		if f.Instance == h.Instance && f.Code == fleet.CodeCloned {
+			return true
+		}
+	}
 	connected := node.Status == fleet.NodeReady || node.Status == fleet.NodeInitializing
 	if !connected || node.Epoch == 0 || node.Instance == h.Instance || node.Instance == "" {
 		return false
@@ -107,8 +113,8 @@ func (s *session) refuseClone(ctx context.Context, node *fleet.Node) call {
 	s.record(ctx, node, fleet.CodeCloned, nil)
 	return s.refusal(syncproto.Refused{
 		Code:       fleet.CodeCloned,
-		Message:    "another machine with the identity of node " + fleet.Short(s.node) + " is connected",
-		Hint:       "was the data directory copied? Give this machine an empty one and let it enrol",
+		Message:    "another machine has the identity of node " + fleet.Short(s.node) + " and was connected when this one came",
+		Hint:       "was the data directory copied? Give this machine an empty one and let it enrol. Shall it take the other's place, stop the other and restart this agent",
 		RetryAfter: cloneRetry,
 	})
 }

@@ -25,6 +25,12 @@ func TestCloneOfALiveEdge(t *testing.T) {
 		t.Errorf("refused with %+v, want a hint and when to come back", r)
 	}
 	alive()
+	original.vanish()
+	again := h.mustDial(t, node1)
+	again.send(syncproto.StreamControl, again.hello(3, "agent-2"))
+	again.expectRefused(fleet.CodeCloned) // the first one is away: still its place
+	original = h.mustDial(t, node1)
+	original.open(4, "agent-1")
 	n := h.mustNode(node1)
 	if len(n.Fenced) != 1 || n.Fenced[0].Code != fleet.CodeCloned || n.Fenced[0].Instance != "agent-2" {
 		t.Errorf("fenced %+v, want the clone", n.Fenced)
@@ -104,7 +110,7 @@ func TestCloneOfAnEdgeOnAnotherHub(t *testing.T) {
 	clone.send(syncproto.StreamControl, clone.hello(2, "agent-2"))
 	clone.expectRefused(fleet.CodeCloned)
 	answers <- false
-	h.mustDial(t, node1).open(2, "agent-2")
+	h.mustDial(t, node1).open(3, "agent-3")
 	for range 2 {
 		if hub := <-asked; hub != "hub-2" {
 			t.Errorf("asked %s, want hub-2", hub)
