@@ -174,6 +174,43 @@ func TestExcused(t *testing.T) {
 			p.send(p.e)
 			p.conclude(p.id, fleet.ClientComplete)
 		}},
+		{"a stop that is told in a session whose first answer no look has seen", nil, func(p *plant) {
+			heal := p.cut(p.e)
+			p.pass(10 * time.Second)
+			heal()
+			p.e.linked = false
+			p.look()
+			p.at += 3500 * time.Millisecond
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.change(p.id)
+			p.end(p.e, p.id)
+			p.e.linked = true
+			p.send(p.e)
+		}},
+		{"a task that a session brings, before any look has seen its first answer", stopSoon, func(p *plant) {
+			heal := p.cut(p.e)
+			p.pass(time.Second)
+			late := p.plan(p.register("late", 1, stopSoon), 0, p.e, "")
+			p.pass(55 * time.Second)
+			p.end(p.e, p.id)
+			p.pass(50 * time.Second)
+			heal()
+			p.e.linked, p.e.beat = false, p.e.beat-2*time.Minute
+			p.task(p.e, late, check.TaskStarted)
+			p.pass(2 * time.Second)
+			p.e.linked, p.e.beat = true, p.at
+			p.status(p.e, late, fleet.ClientPending, fleet.TaskReceived)
+			p.status(p.e, late, fleet.ClientRunning, fleet.TaskStarted)
+			p.send(p.e)
+		}},
+		{"a registration that is answered while hubs are being put back", nil, func(p *plant) {
+			end := p.fault("restore", []check.Effect{check.Rewinds, check.Halts})
+			p.see(check.Observation{Operation: &check.Operation{
+				Client: "c", Does: check.OpRegister, Job: "job", Tag: "gone", Outcome: check.OutcomeOK, Call: p.at,
+			}})
+			p.pass(10 * time.Second)
+			end()
+		}},
 		{"an entry that a hub applies again after its start", nil, func(p *plant) {
 			p.see(check.Observation{Process: &check.Process{Name: "hub-2", What: check.ProcessKill}})
 			p.see(check.Observation{Process: &check.Process{Name: "hub-2", What: check.ProcessStart}})

@@ -161,7 +161,7 @@ func (t *replicas) note(a *Applied) {
 // told holds what a client was told against what hubs applied.
 func (t *replicas) told(s *scene, o *Observation) {
 	op := o.Operation
-	if op.Does != OpRegister || op.Outcome != OutcomeOK || op.Tag == "" || !s.entries {
+	if op.Does != OpRegister || op.Outcome != OutcomeOK || op.Tag == "" || !s.entries || s.weather.rewinding() {
 		return
 	}
 	s.judge(AcknowledgedSurvives)

@@ -23,6 +23,8 @@ type stop struct {
 	key   TaskKey
 	heard time.Duration // until when its edge may have heard a hub
 	alone time.Duration // for how long its machine may have run without a hub
+	// session is the last that its edge was seen to have or to try.
+	session uint64
 }
 
 type asked struct {
@@ -42,7 +44,7 @@ func (t *stops) see(s *scene, o *Observation) {
 	case o.Task != nil && o.Task.What == TaskStopped:
 		m := s.truth.of(o.Task.Edge)
 		t.pending = append(t.pending, stop{
-			at: s.now, m: m, key: TaskKey{o.Task.Alloc, o.Task.Task}, heard: m.heard(s), alone: m.aloneAtMost(s.now),
+			at: s.now, m: m, key: TaskKey{o.Task.Alloc, o.Task.Task}, heard: m.heard(s), alone: m.aloneAtMost(s.now), session: m.session,
 		})
 	case o.Task != nil && o.Task.What == TaskStarted:
 		delete(t.late, TaskKey{o.Task.Alloc, o.Task.Task})
@@ -84,6 +86,9 @@ func (t *stops) end(s *scene, _ *Picture) {
 
 func (t *stops) judge(s *scene, p stop) {
 	s.judge(AbsenceStopsNothing)
+	if p.m.connected >= 0 && p.m.session == p.session { // looks that came too early for its first answer
+		p.heard = p.at
+	}
 	f := s.fleet.allocs[p.key.Alloc]
 	if f == nil || t.wanted(s, p, f) || s.cloned(p.m.name) || p.m.forgetful(p.at-s.limits.Heal) ||
 		s.weather.since(s.now, p.at-s.limits.Slack, p.m.name, EndsTasks) {
@@ -154,6 +159,7 @@ func (t *stops) overdue(s *scene, m *machine) {
 	if m.agent < 0 || !m.beaten || m.connected >= 0 || s.cloned(m.name) {
 		return
 	}
+	opened := s.now - m.linked // a session of which its agent has not told yet
 	alone := m.alone(s.now)
 	for key, truth := range m.tasks {
 		f := s.fleet.allocs[key.Alloc]
@@ -166,7 +172,7 @@ func (t *stops) overdue(s *scene, m *machine) {
 		}
 		s.judge(StopDeadline)
 		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*markEvery(after)
-		if alone < after+slack || s.now-max(m.agent, f.first) < slack || f.first > m.beat && s.now-f.first < after+slack ||
+		if alone < after+slack || opened < slack || s.now-max(m.agent, f.first) < slack || f.first > m.beat && s.now-f.first < after+slack ||
 			m.forgetful(s.now-slack) || s.weather.since(s.now, s.now-slack, m.name, Halts, Chokes) {
 			continue
 		}
