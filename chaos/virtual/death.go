@@ -141,11 +141,16 @@ func (e *Edge) Shutdown() error {
 
 // Boot starts the agent in a new boot of the machine.
 func (e *Edge) Boot() error {
+	e.reboot()
+	return e.Start()
+}
+
+// reboot begins a new boot of the machine, in which no agent runs yet.
+func (e *Edge) reboot() {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.boot++
 	e.booted = time.Now()
-	e.mu.Unlock()
-	return e.Start()
 }
 
 func (e *Edge) currentLife() *life {

@@ -2,10 +2,12 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"skerry/chaos/check"
@@ -26,21 +28,26 @@ var edgeInjuries = map[schedule.Kind]injury{
 	schedule.Clone:      {onEdges(clone), []check.Effect{check.Clones, check.Halts}},
 }
 
-// startEdge starts an agent in the boot that the machine is in.
+// startEdge starts an agent in the boot that the machine is in, unless it runs. One that
+// finds no space on its disk is started again until it does, as a supervisor would.
 func (r *run) startEdge(e *Edge) error {
-	if err := e.Start(); err != nil {
-		return err
+	for e.currentLife() == nil {
+		err := e.Start()
+		if err == nil {
+			r.process(e.Name, true, check.ProcessStart, e.BootID())
+			return nil
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			return err
+		}
+		time.Sleep(time.Second)
 	}
-	r.process(e.Name, true, check.ProcessStart, e.BootID())
 	return nil
 }
 
 func (r *run) bootEdge(e *Edge) error {
-	if err := e.Boot(); err != nil {
-		return err
-	}
-	r.process(e.Name, true, check.ProcessStart, e.BootID())
-	return nil
+	e.reboot()
+	return r.startEdge(e)
 }
 
 func killEdge(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
