@@ -99,7 +99,7 @@ func (t *boots) excused(s *scene, b back) bool {
 	if f == nil || f.stopped > 0 && f.stopped <= b.m.heard(s) || f.alloc.ClientStatus == fleet.ClientFailed {
 		return true
 	}
-	if after, limited := f.stopAfter(); limited && b.m.aloneAtMost(s.now) >= after-s.limits.Start-2*s.limits.Slack {
+	if after, limited := f.stopAfter(); limited && b.m.aloneAtMost(s.now, 0) >= after-s.limits.Start-2*s.limits.Slack {
 		return true
 	}
 	return s.cloned(b.m.name) || b.m.forgetful(b.since-s.limits.Heal) ||

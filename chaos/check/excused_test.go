@@ -38,6 +38,14 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.conclude(p.id, fleet.ClientComplete)
 		}},
+		{"the same, and a hub is back before it has ended", stopSoon, func(p *plant) {
+			heal := p.away()
+			p.pass(45 * time.Second)
+			heal()
+			p.pass(2 * time.Second)
+			p.end(p.e, p.id)
+			p.conclude(p.id, fleet.ClientComplete)
+		}},
 		{"the same across a boot, by its machine's own time", stopSoon, func(p *plant) {
 			heal := p.away()
 			p.pass(20 * time.Second)

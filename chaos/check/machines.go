@@ -31,6 +31,9 @@ type machine struct {
 	// of that; certain is false before the first.
 	surely, surelyOn time.Duration
 	certain          bool
+	// silence is how long the machine had run without one until broken, when it had one
+	// again; a short one does not hide a long one of the same minute.
+	silence, broken time.Duration
 	kills            int // unclean ends of its agent since the last beat
 
 	// damaged says that its journal lost what it held, and no hub has told it again
@@ -215,7 +218,11 @@ const unansweredBeats = 1 + 3
 func (m *machine) answered(now, ago time.Duration) {
 	m.count(now)
 	if at := now - ago; !m.certain || at > m.surely {
-		m.surely, m.surelyOn, m.certain = at, max(0, m.on-ago), true
+		on := max(0, m.on-ago)
+		if silence := on - m.surelyOn; silence > m.silence || at-m.broken > time.Minute {
+			m.silence, m.broken = silence, at
+		}
+		m.surely, m.surelyOn, m.certain = at, on, true
 	}
 }
 
@@ -226,8 +233,12 @@ func (m *machine) alone(now time.Duration) time.Duration {
 	return m.on - m.beatOn
 }
 
-// aloneAtMost is for how long it may have run since.
-func (m *machine) aloneAtMost(now time.Duration) time.Duration {
+// aloneAtMost is for how long it may have run since, at any time within the last ago.
+func (m *machine) aloneAtMost(now, ago time.Duration) time.Duration {
 	m.count(now)
-	return m.on - m.surelyOn
+	alone := m.on - m.surelyOn
+	if m.certain && m.broken >= now-ago {
+		alone = max(alone, m.silence)
+	}
+	return alone
 }

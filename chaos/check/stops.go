@@ -43,8 +43,13 @@ func (t *stops) see(s *scene, o *Observation) {
 		t.requests = append(t.requests, asked{*o.Request, s.now})
 	case o.Task != nil && o.Task.What == TaskStopped:
 		m := s.truth.of(o.Task.Edge)
+		key := TaskKey{o.Task.Alloc, o.Task.Task}
+		took := fleet.DefaultKillTimeout // it was decided so long ago at most
+		if f := s.fleet.allocs[key.Alloc]; f != nil {
+			took = f.killTimeout(key.Task)
+		}
 		t.pending = append(t.pending, stop{
-			at: s.now, m: m, key: TaskKey{o.Task.Alloc, o.Task.Task}, heard: m.heard(s), alone: m.aloneAtMost(s.now), session: m.session,
+			at: s.now, m: m, key: key, heard: m.heard(s), alone: m.aloneAtMost(s.now, took+s.limits.Slack), session: m.session,
 		})
 	case o.Task != nil && o.Task.What == TaskStarted:
 		delete(t.late, TaskKey{o.Task.Alloc, o.Task.Task})
