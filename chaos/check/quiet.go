@@ -141,11 +141,13 @@ func describe(t fleet.Transition) string {
 // undisturbed checks invariant 3: between losing the link and having it back an
 // edge killed nothing, but what a person on site or the hub had told it to, or what
 // has a stop_on_client_after. A hub's word may be carried out when the link has just
-// gone.
+// gone. Of an allocation that the hub has no record of (it was put back, or let go of
+// it) it cannot say what it wanted: a Monitor judges that by what it saw at the time.
 func undisturbed(h Hub, e Edge) []Violation {
 	var vs []Violation
-	bounded := map[fleet.AllocID]bool{}
+	bounded, known := map[fleet.AllocID]bool{}, map[fleet.AllocID]bool{}
 	for i := range h.Allocs {
+		known[h.Allocs[i].ID] = true
 		if g := h.Allocs[i].Group(); g != nil && g.Disconnect != nil && g.Disconnect.StopOnClientAfter != nil {
 			bounded[h.Allocs[i].ID] = true
 		}
@@ -161,7 +163,7 @@ func undisturbed(h Hub, e Edge) []Violation {
 		case fleet.TransitionOperator:
 			asked[row.Alloc] = true
 		}
-		if away && row.Event != nil && row.Event.Type == fleet.TaskKilling && !asked[row.Alloc] &&
+		if away && row.Event != nil && row.Event.Type == fleet.TaskKilling && known[row.Alloc] && !asked[row.Alloc] &&
 			!told(h.AllocHistory[row.Alloc], row) && !bounded[row.Alloc] {
 			vs = append(vs, violation(3, "%s killed task %s of %s while its link was gone (row %d: %s)",
 				e.Name, row.Task, fleet.Short(row.Alloc), row.Seq, row.Event.DisplayMessage))

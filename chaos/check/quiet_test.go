@@ -180,3 +180,17 @@ func TestPlantedViolationsAreFound(t *testing.T) {
 		})
 	}
 }
+
+// TestOfWhatNobodyKnowsNothingIsSaid has a hub that was put back behind an allocation
+// that its edge stopped while away, for its stop_on_client_after.
+func TestOfWhatNobodyKnowsNothingIsSaid(t *testing.T) {
+	p := sound()
+	row := &p.Edges[0].Rows[3]
+	row.Alloc, row.Task = "forgotten", "main"
+	row.Event = &fleet.TaskEvent{Type: fleet.TaskKilling, DisplayMessage: "no hub for 46s (stop_on_client_after)"}
+	for _, v := range check.Quiet(p) {
+		if v.Invariant == check.AbsenceStopsNothing {
+			t.Error(v)
+		}
+	}
+}
