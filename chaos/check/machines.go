@@ -34,7 +34,7 @@ type machine struct {
 	// silence is how long the machine had run without one until broken, when it had one
 	// again; a short one does not hide a long one of the same minute.
 	silence, broken time.Duration
-	kills            int // unclean ends of its agent since the last beat
+	kills           int // unclean ends of its agent since the last beat
 
 	// damaged says that its journal lost what it held, and no hub has told it again
 	// what it shall run; mended is when the last time of that was over, -1: never.
