@@ -228,27 +228,37 @@ func (w *watch) restless(why error) {
 	w.broke(check.Violation{Invariant: check.Settled, Message: why.Error()})
 }
 
+// filesPerTask are what an agent has open for each task that runs: the handle of its
+// supervisor, and what tells of that one's end.
+const filesPerTask = 2
+
 // usage has the checkers know what the daemons take while nothing is left to do:
-// resident memory stands for their heap.
+// resident memory stands for their heap. What tasks that run take is not counted:
+// there may be many of them at one time, and few at another.
 func (w *watch) usage() {
-	pids := map[string]int{}
 	for _, h := range w.s.fleet.Hubs {
-		pids[h.Name] = h.Pid()
+		w.takes(h.Name, h.Pid(), 0)
 	}
 	for _, e := range w.s.fleet.Edges {
-		pids[e.Name] = e.Pid()
-	}
-	for who, pid := range pids {
-		bytes, err := proc.Resident(pid)
+		tasks, err := processes(e)
 		if err != nil {
-			continue // it has just ended, which is told elsewhere
+			continue // nothing can be said of it
 		}
-		files, err := proc.Files(pid)
-		if err != nil {
-			continue
-		}
-		w.observe(check.Observation{Usage: &check.Usage{Who: who, Quiet: true, HeapBytes: bytes, Files: files}})
+		w.takes(e.Name, e.Pid(), filesPerTask*len(tasks))
 	}
+}
+
+// takes tells what one process takes, but for some of its files.
+func (w *watch) takes(who string, pid, without int) {
+	bytes, err := proc.Resident(pid)
+	if err != nil {
+		return // it has just ended, which is told elsewhere
+	}
+	files, err := proc.Files(pid)
+	if err != nil {
+		return
+	}
+	w.observe(check.Observation{Usage: &check.Usage{Who: who, Quiet: true, HeapBytes: bytes, Files: files - without}})
 }
 
 // verdicts renders how each invariant fared: what taps judged, and what pictures
