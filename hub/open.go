@@ -197,7 +197,7 @@ func (h *Hub) openPeers() error {
 	clientTLS := func() *tls.Config { return h.self().ClientTLS(h.cfg.Now) }
 	if h.hubPool, err = peers.NewPool(peers.PoolConfig{
 		Dialer: h.endpoint, ALPN: syncproto.ALPNHub, TLS: clientTLS,
-		IdleTimeout: h.cfg.PeerIdle, KeepAlive: h.cfg.PeerIdle / 5,
+		IdleTimeout: h.cfg.PeerIdle, KeepAlive: h.cfg.PeerIdle / 3,
 	}); err != nil {
 		return err
 	}
