@@ -34,6 +34,10 @@ func (d desired) Deliver(ctx context.Context, delivery syncproto.Desired) (missi
 	return d.j.PutDesired(ctx, delivery)
 }
 
+func (d desired) Adopt(ctx context.Context, spec syncproto.Desired) error {
+	return d.j.Adopt(ctx, spec)
+}
+
 func (d desired) Stop(ctx context.Context, id fleet.AllocID, reason string, ts ...fleet.Transition) error {
 	return d.j.Stop(ctx, id, reason, ts...)
 }

@@ -24,6 +24,8 @@ type Desired interface {
 	Wants(ctx context.Context) (map[fleet.AllocID]Want, error)
 	// Deliver journals what a hub says and names the bodies that are missing.
 	Deliver(ctx context.Context, d syncproto.Desired) (missing []string, err error)
+	// Adopt journals an allocation that it had lost, as Deliver would.
+	Adopt(ctx context.Context, d syncproto.Desired) error
 	// Stop journals that an allocation shall stop, for a reason of the edge's own,
 	// together with the rows that say so.
 	Stop(ctx context.Context, id fleet.AllocID, reason string, ts ...fleet.Transition) error

@@ -68,6 +68,11 @@ func (n *notebook) Deliver(_ context.Context, d syncproto.Desired) ([]string, er
 	return nil, nil
 }
 
+func (n *notebook) Adopt(ctx context.Context, d syncproto.Desired) error {
+	_, err := n.Deliver(ctx, d)
+	return err
+}
+
 func (n *notebook) Stop(ctx context.Context, id fleet.AllocID, reason string, ts ...fleet.Transition) error {
 	n.mu.Lock()
 	w := n.wants[id]

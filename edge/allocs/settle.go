@@ -18,6 +18,11 @@ import (
 // settle brings what runs in line with what is wanted, and returns how long that
 // holds if nothing happens.
 func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, err error) {
+	if first {
+		if err := a.adopt(ctx); err != nil {
+			return 0, err
+		}
+	}
 	wants, err := a.cfg.Desired.Wants(ctx)
 	if err != nil {
 		return 0, err
@@ -57,6 +62,7 @@ func (a *Allocs) update(id fleet.AllocID, w Want) bool {
 		u.runner.Stop(w.StopReason)
 	case !w.Stop && w.Alloc.Job != nil && w.Alloc.AllocModifyIndex != u.alloc.AllocModifyIndex:
 		u.alloc = w.Alloc
+		a.keepSpec(w.Alloc)
 		u.runner.Update(w.Alloc)
 	}
 	return true
@@ -88,6 +94,9 @@ func (a *Allocs) begin(ctx context.Context, w Want, s State, first bool) error {
 	}
 	if first && !w.Stop {
 		a.watch.expect(w.Alloc)
+	}
+	if !w.Stop {
+		a.keepSpec(w.Alloc)
 	}
 	a.start(ctx, &unit{alloc: w.Alloc, runner: runner, stopped: w.Stop}, w)
 	return nil

@@ -1,0 +1,121 @@
+package allocs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// specFile lies in an allocation's folder below TasksDir until it has ended: what it is,
+// as a hub would say it. Where the journal has lost that, and the cluster as well (it was
+// put back), nothing else could tell what runs here, or end it.
+const specFile = ".allocation"
+
+// keepSpec writes down what an allocation is, where that is not there already. The
+// allocation starts also where the disk does not take it.
+func (a *Allocs) keepSpec(w fleet.Alloc) {
+	if a.cfg.TasksDir == "" {
+		return
+	}
+	if err := writeSpec(a.specPath(w.ID), w); err != nil {
+		a.log.Warn("what an allocation is stands in the journal alone", "alloc_id", string(w.ID), "error", err)
+	}
+}
+
+func (a *Allocs) specPath(id fleet.AllocID) string {
+	return filepath.Join(a.cfg.TasksDir, string(id), specFile)
+}
+
+func writeSpec(path string, w fleet.Alloc) error {
+	job, err := syncproto.EncodeJob(w.Job)
+	if err != nil {
+		return err
+	}
+	spec, err := syncproto.EncodeMessage(syncproto.Desired{
+		Run: []syncproto.DesiredAlloc{{
+			ID: w.ID, Namespace: w.Namespace, JobID: w.JobID, JobVersion: w.JobVersion, JobHash: w.JobHash, TaskGroup: w.TaskGroup,
+			Name: w.Name, NodeName: w.NodeName, Resources: w.AllocatedResources, Previous: w.PreviousAllocation,
+			CreateIndex: w.CreateIndex, ModifyIndex: w.AllocModifyIndex,
+		}},
+		Bodies: []syncproto.Body{{Hash: w.JobHash, Job: job}},
+	})
+	if err != nil {
+		return err
+	}
+	if held, err := os.ReadFile(path); err == nil && bytes.Equal(held, spec) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return replaceFile(path, spec)
+}
+
+// replaceFile writes a file so that after a crash the old one or the new one is there.
+func replaceFile(path string, b []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// adopt journals again what has not ended and the journal does not know any more.
+func (a *Allocs) adopt(ctx context.Context) error {
+	if a.cfg.TasksDir == "" {
+		return nil
+	}
+	folders, err := os.ReadDir(a.cfg.TasksDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look for allocations that the journal lost: %w", err)
+	}
+	wants, err := a.cfg.Desired.Wants(ctx)
+	if err != nil {
+		return err
+	}
+	states := a.cfg.Past.States()
+	for _, folder := range folders {
+		id := fleet.AllocID(folder.Name())
+		_, wanted := wants[id]
+		if _, known := states[id]; wanted || known {
+			continue
+		}
+		spec, err := readSpec(a.specPath(id), id)
+		if err != nil {
+			a.log.Warn("the journal does not know an allocation that has a folder", "alloc_id", string(id), "error", err)
+			continue
+		}
+		if err := a.cfg.Desired.Adopt(ctx, spec); err != nil {
+			return fmt.Errorf("take allocation %s back: %w", fleet.Short(id), err)
+		}
+		a.log.Warn("allocation that the journal lost is taken back", "alloc_id", string(id))
+	}
+	return nil
+}
+
+func readSpec(path string, id fleet.AllocID) (syncproto.Desired, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return syncproto.Desired{}, err
+	}
+	m, err := syncproto.DecodeMessage(syncproto.FrameDesired, b)
+	if err != nil {
+		return syncproto.Desired{}, err
+	}
+	spec, ok := m.(syncproto.Desired)
+	if !ok || len(spec.Run) != 1 || spec.Run[0].ID != id {
+		return syncproto.Desired{}, fmt.Errorf("read %s: it is not of this allocation", path)
+	}
+	return spec, nil
+}

@@ -1,0 +1,56 @@
+package allocs_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"skerry/edge/allocs"
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// TestWhatTheJournalLostIsTakenBack has a journal that forgot what runs, and a cluster that
+// does not know it either.
+func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tasks := t.TempDir()
+		folders := func(c *allocs.Config) { c.TasksDir = tasks }
+		before, first := newNotebook(), &factory{}
+		for _, id := range []fleet.AllocID{"lost", "ended"} {
+			w := want(id, 0)
+			w.Alloc.JobHash, w.Alloc.Name, w.Alloc.AllocModifyIndex = "hash", "shop.g[0]", 7
+			before.wants[id] = w
+		}
+		l := mustLive(t, before, first, folders)
+		<-l.Recovered()
+		l.end()
+		if err := os.Mkdir(filepath.Join(tasks, "nothing-is-known"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+
+		n, f := newNotebook(), &factory{}
+		n.states["ended"] = allocs.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: 1}
+		l = mustLive(t, n, f, folders)
+		<-l.Recovered()
+		if got := f.of("lost"); len(got) != 1 || got[0].alloc.Job == nil || got[0].alloc.AllocModifyIndex != 7 || got[0].last.Known {
+			t.Fatalf("taken back by %+v, want one runner that has to find out what runs", got)
+		}
+		if len(f.made) != 1 || len(n.wants) != 1 {
+			t.Errorf("%d runners, %d allocations wanted: nothing but what was lost is taken back", len(f.made), len(n.wants))
+		}
+		_, holdings, err := l.Deliver(t.Context(), syncproto.Desired{Index: 9, Full: true})
+		if err != nil || fmt.Sprint(holdings) != "[lost]" {
+			t.Errorf("holdings: %v, %v", holdings, err)
+		}
+		if err := l.Stop(t.Context(), "lost", "not needed"); err != nil {
+			t.Errorf("stop it on site: %v", err)
+		}
+		synctest.Wait()
+		if s := n.States()["lost"]; !s.Ended() {
+			t.Errorf("state: %+v", s)
+		}
+	})
+}
