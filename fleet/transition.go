@@ -44,7 +44,11 @@ func (t *Transition) Urgent() bool {
 }
 
 // Droppable reports whether the journal may let it go at its bound. A status
-// transition never may.
+// transition never may, nor what says after an absence that a task runs: the rows
+// that said so may have been let go.
 func (t *Transition) Droppable() bool {
-	return t.Kind == TransitionCheck || t.Kind == TransitionTask || t.Kind == TransitionAgent
+	if t.Kind == TransitionTask {
+		return t.Event == nil || t.Event.Type != TaskReconnected
+	}
+	return t.Kind == TransitionCheck || t.Kind == TransitionAgent
 }

@@ -62,6 +62,24 @@ func TestDroppableRowsAreCountedAtTheBound(t *testing.T) {
 	}
 }
 
+// What says after an absence that a task runs is kept beyond the bound for events: the
+// start itself may have got no row, and nobody tells of it again.
+func TestWhatRunsIsToldAtTheBound(t *testing.T) {
+	cfg := newMachine().config(dbPath(t))
+	cfg.Paranoid = false
+	cfg.MaxBytes = 16 << 10
+	j := mustOpen(t, cfg)
+	for range 200 {
+		mustRecord(t, j, taskEvent(1, "t", fleet.TaskRunning, fleet.TaskStarted))
+	}
+	dropped := j.Usage().Dropped
+	mustRecord(t, j, taskEvent(1, "t", fleet.TaskRunning, fleet.TaskReconnected))
+	ts := mustReadAll(t, j)
+	if last := ts[len(ts)-1]; dropped == 0 || j.Usage().Dropped != dropped || last.Event.Type != fleet.TaskReconnected {
+		t.Fatalf("%d rows were dropped, then %d; the newest row is %+v", dropped, j.Usage().Dropped, last)
+	}
+}
+
 // An agent that is started over and over while nobody hears of it, as one with a
 // token that no hub takes, fills no disk.
 func TestAgentsThatStartOverStayWithinTheBound(t *testing.T) {
