@@ -20,10 +20,11 @@ import (
 
 const module = ".." // where the module's packages are, from here
 
-// Every bug has an invariant that there is, a line in the package's table, a place in
-// production code, and a test in the same package that shows that it does harm.
+// Every bug has an invariant that there is, a line in the package's table and in the
+// documentation's, a place in production code, and a test in the same package that shows
+// that it does harm.
 func TestEveryBugIsAccountedFor(t *testing.T) {
-	doc := mustRead(t, "doc.go")
+	doc, told := mustRead(t, "doc.go"), mustRead(t, "../docs/reliability.md")
 	places := mustFind(t, `planted\.On\(planted\.(\w+)\)`, func(file string) bool { return !strings.HasSuffix(file, "_test.go") })
 	shown := mustFind(t, `planted\.(\w+)`, func(file string) bool { return file == "planted_test.go" })
 	constants := mustReadConstants(t)
@@ -45,6 +46,9 @@ func TestEveryBugIsAccountedFor(t *testing.T) {
 		line := regexp.MustCompile(`(?m)^//\t` + regexp.QuoteMeta(string(bug)) + ` +` + invariant + `$`)
 		if !line.MatchString(doc) {
 			t.Errorf("%s is not in the table of the package's comment, or with another invariant than %q", bug, invariant)
+		}
+		if !strings.Contains(told, "| "+string(bug)+" | "+invariant+" |") {
+			t.Errorf("docs/reliability.md does not say of %s that %s names it", bug, invariant)
 		}
 		if places[name] == 0 {
 			t.Errorf("planted.%s has no place in production code", name)
