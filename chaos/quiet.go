@@ -15,17 +15,22 @@ import (
 
 // quiet waits until the fleet has nothing left to do and says how long it took.
 // The picture is the one that showed it: a later one may catch the hubs between
-// two entries.
+// two entries. Where quiet does not come it is the last one, if nothing but what it
+// shows is in the way.
 func (s *stage) quiet(ctx context.Context) (took time.Duration, picture check.Picture, err error) {
 	began := time.Now()
 	err = cluster.Eventually(ctx, s.settleBound, "the fleet is quiet", func(ctx context.Context) string {
 		if u := unrest(ctx, s.fleet); u != "" {
+			if ctx.Err() == nil { // else it is the end of the bound that is in the way
+				picture = check.Picture{}
+			}
 			return u
 		}
-		var err error
-		if picture, err = s.look(ctx); err != nil {
+		seen, err := s.look(ctx)
+		if err != nil {
 			return err.Error()
 		}
+		picture = seen
 		return undelivered(picture)
 	})
 	return time.Since(began), picture, err

@@ -179,7 +179,7 @@ func (s *storm) settle(ctx context.Context, chapter, faults int) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		s.watch.restless(err)
+		s.watch.restless(err, picture)
 	} else {
 		s.watch.quiet(picture)
 		s.watch.usage()

@@ -220,11 +220,22 @@ func (w *watch) quiet(p check.Picture) {
 	}
 }
 
-// restless notes that quiet never came: there is no picture to end with.
-func (w *watch) restless(why error) {
+// maxShown is how much is told of what a last picture shows to be wrong: one bug may
+// show in every allocation.
+const maxShown = 12
+
+// restless notes that quiet never came: there is no picture to end with. What a last
+// one shows to be wrong is named for what it is.
+func (w *watch) restless(why error, last check.Picture) {
 	w.mu.Lock()
 	w.last = check.Picture{}
 	w.mu.Unlock()
+	if len(last.Hubs) > 0 {
+		found := check.Quiet(last)
+		for _, v := range found[:min(len(found), maxShown)] {
+			w.broke(v)
+		}
+	}
 	w.broke(check.Violation{Invariant: check.Settled, Message: why.Error()})
 }
 
