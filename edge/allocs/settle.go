@@ -18,17 +18,15 @@ import (
 // settle brings what runs in line with what is wanted, and returns how long that
 // holds if nothing happens.
 func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, err error) {
+	// What cannot be journaled for one allocation keeps no other waiting.
+	var failed []error
 	if first {
-		if err := a.adopt(ctx); err != nil {
-			return 0, err
-		}
+		failed = append(failed, a.adopt(ctx))
 	}
 	wants, err := a.cfg.Desired.Wants(ctx)
 	if err != nil {
 		return 0, err
 	}
-	// What cannot be journaled for one allocation keeps no other waiting.
-	var failed []error
 	next, err = a.stopOverdue(ctx, wants)
 	failed = append(failed, err)
 	a.forgetNotes(wants)

@@ -71,7 +71,9 @@ func replaceFile(path string, b []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// adopt journals again what has not ended and the journal does not know any more.
+// adopt journals again what has not ended and the journal does not know any more. An
+// agent that was killed may have left the folder of one that has ended: while the journal
+// still knows that, what could bring it back goes.
 func (a *Allocs) adopt(ctx context.Context) error {
 	if a.cfg.TasksDir == "" {
 		return nil
@@ -88,7 +90,13 @@ func (a *Allocs) adopt(ctx context.Context) error {
 	for _, folder := range folders {
 		id := fleet.AllocID(folder.Name())
 		_, wanted := wants[id]
-		if _, known := states[id]; wanted || known {
+		state, known := states[id]
+		if state.Ended() {
+			if err := os.Remove(a.specPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("forget what ended allocation %s was: %w", fleet.Short(id), err)
+			}
+		}
+		if wanted || known {
 			continue
 		}
 		spec, err := readSpec(a.specPath(id), id)

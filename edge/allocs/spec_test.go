@@ -41,6 +41,9 @@ func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 		if len(f.made) != 1 || len(n.wants) != 1 {
 			t.Errorf("%d runners, %d allocations wanted: nothing but what was lost is taken back", len(f.made), len(n.wants))
 		}
+		if names := mustList(t, filepath.Join(tasks, "ended")); len(names) != 0 {
+			t.Errorf("of what has ended %q is left: a journal that forgets its end would start it again", names)
+		}
 		_, holdings, err := l.Deliver(t.Context(), syncproto.Desired{Index: 9, Full: true})
 		if err != nil || fmt.Sprint(holdings) != "[lost]" {
 			t.Errorf("holdings: %v, %v", holdings, err)
