@@ -77,8 +77,8 @@ func (c *run) lay(coarse int, within bounds) *drawing {
 	// whole members last.
 	fine := time.Duration(min(coarse, 512))
 	d.shorter, d.apart = d.Lasted/finest*fine, d.Lasted/(4*nearest)*max(4, fine)
-	shown := d.shown(max(len(c.header.Hubs)+3, maxDrawn/max(1, coarse/512)))
-	d.quota = max(3, maxLanes/max(1, coarse/64)/max(1, len(shown)))
+	shown := d.shown(max(len(c.header.Hubs)+3, maxDrawn/max(1, coarse/1024)))
+	d.quota = max(1, maxLanes/max(1, coarse/64)/max(1, len(shown)))
 	lines := d.stack(shown)
 	d.everyone(lines[""])
 	for _, name := range shown {
