@@ -38,6 +38,16 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.conclude(p.id, fleet.ClientComplete)
 		}},
+		{"the same, a little early, since its agent was killed and forgot the last beats", stopSoon, func(p *plant) {
+			heal := p.away()
+			p.process(p.e, check.ProcessKill)
+			p.pass(time.Second)
+			p.process(p.e, check.ProcessStart)
+			p.pass(35 * time.Second)
+			p.end(p.e, p.id)
+			heal()
+			p.conclude(p.id, fleet.ClientComplete)
+		}},
 		{"the same, and a hub is back before it has ended", stopSoon, func(p *plant) {
 			heal := p.away()
 			p.pass(45 * time.Second)

@@ -25,6 +25,7 @@ type stop struct {
 	alone time.Duration // for how long its machine may have run without a hub
 	// session is the last that its edge was seen to have or to try.
 	session uint64
+	killed  bool // its agent was, since the last answered beat
 }
 
 type asked struct {
@@ -49,7 +50,7 @@ func (t *stops) see(s *scene, o *Observation) {
 			took = f.killTimeout(key.Task)
 		}
 		t.pending = append(t.pending, stop{
-			at: s.now, m: m, key: key, heard: m.heard(s), alone: m.aloneAtMost(s.now, took+s.limits.Slack), session: m.session,
+			at: s.now, m: m, key: key, heard: m.heard(s), alone: m.aloneAtMost(s.now, took+s.limits.Slack), session: m.session, killed: m.kills > 0,
 		})
 	case o.Task != nil && o.Task.What == TaskStarted:
 		delete(t.late, TaskKey{o.Task.Alloc, o.Task.Task})
@@ -105,7 +106,11 @@ func (t *stops) judge(s *scene, p stop) {
 			return
 		}
 		s.judge(StopDeadline)
-		if p.alone >= after-s.limits.Slack {
+		early := s.limits.Slack
+		if p.killed { // the beats after the last mark are forgotten
+			early += markEvery(after)
+		}
+		if p.alone >= after-early {
 			s.reach(BranchStopDeadline)
 			return
 		}
