@@ -73,7 +73,7 @@ func (p player) process(ctx context.Context, data string) error {
 	defer cancel()
 	job, err := json.Marshal(Job{
 		Name: p.s.Name, Repeat: p.repeat(), Folder: p.folder, Data: data, Record: p.record, Debug: p.c.Debug,
-		Strict: !p.drawn(),
+		Strict:   !p.drawn(),
 		Defaults: p.s.Schedule.Seed%asProduction == asProduction-1,
 	})
 	if err != nil {
