@@ -205,6 +205,27 @@ func TestExcused(t *testing.T) {
 			p.e.linked = true
 			p.send(p.e)
 		}},
+		{"a stop that is told in a session of which no look has seen anything", nil, func(p *plant) {
+			heal := p.cut(p.e)
+			p.pass(10 * time.Second)
+			heal()
+			p.at += 3500 * time.Millisecond
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.change(p.id)
+			p.end(p.e, p.id)
+		}},
+		{"an early stop by an agent that was killed while its disk took nothing", stopSoon, func(p *plant) {
+			end := p.fault("disk-full", []check.Effect{check.Chokes}, p.e.name)
+			heal := p.cut(p.e)
+			p.process(p.e, check.ProcessKill)
+			p.process(p.e, check.ProcessStart)
+			p.pass(20 * time.Second)
+			end()
+			p.end(p.e, p.id)
+			p.pass(10 * time.Second)
+			heal()
+			p.conclude(p.id, fleet.ClientComplete)
+		}},
 		{"a task that a session brings, before any look has seen its first answer", stopSoon, func(p *plant) {
 			heal := p.cut(p.e)
 			p.pass(time.Second)

@@ -23,6 +23,7 @@ type machine struct {
 	connected time.Duration // since when, as its agent says; -1: it is not
 	linked    time.Duration // when it was last known to have a session
 	session   uint64
+	opened    uint64 // the newest session that was committed
 	// beat is when it last had an answer, and beatOn for how long the machine had run
 	// by then; ok is false before the first.
 	beat, beatOn time.Duration
@@ -103,10 +104,10 @@ func (t *machines) learn(s *scene, o *Observation) {
 			}
 			t.nodes[id][o.Edge.Name] = true
 		}
-	case o.Applied != nil && o.Applied.Effects != nil && o.Applied.Effects.Opened != nil:
+	case o.Applied != nil && o.Applied.Effects != nil && o.Applied.Effects.Opened != nil && s.decided == s.now:
 		for _, m := range t.by {
 			if m.node == o.Applied.Effects.Opened.Node {
-				m.linked = s.now
+				m.linked, m.opened = s.now, o.Applied.Effects.Opened.Session
 			}
 		}
 	}
@@ -198,7 +199,7 @@ func (m *machine) look(s *scene, e *Edge) {
 	if m.connected >= 0 {
 		m.linked = s.now
 	}
-	if spell := unansweredBeats * s.limits.TTL; m.connected >= 0 && !s.weather.since(s.now, s.now-spell, m.name, Severs) {
+	if spell := unansweredBeats * s.limits.LongestTTL; m.connected >= 0 && !s.weather.since(s.now, s.now-spell, m.name, Severs) {
 		m.answered(s.now, min(spell, s.now-m.connected))
 	}
 	answered := s.now - e.Link.Away

@@ -30,6 +30,8 @@ type Limits struct {
 	Refusal time.Duration
 	// TTL is the least time that an edge is given between two beats. 0: 10 s.
 	TTL time.Duration
+	// LongestTTL is the most that any edge is given. 0: TTL.
+	LongestTTL time.Duration
 	// Slack is the resolution of what is observed: two polls, and what an answer
 	// takes. 0: 3 s.
 	Slack time.Duration
@@ -52,6 +54,7 @@ func (l Limits) withDefaults() Limits {
 		Heal: or(l.Heal, 4*time.Minute), Ready: or(l.Ready, 2*time.Minute), Evaluate: or(l.Evaluate, 2*time.Minute),
 		Deliver: or(l.Deliver, time.Minute), Start: or(l.Start, 10*time.Second), Runner: or(l.Runner, 15*time.Second),
 		Refusal: or(l.Refusal, 10*time.Second), TTL: or(l.TTL, 10*time.Second), Slack: or(l.Slack, 3*time.Second),
+		LongestTTL:   or(l.LongestTTL, or(l.TTL, 10*time.Second)),
 		JournalBytes: or(l.JournalBytes, 64<<20), Linearize: or(l.Linearize, 300_000),
 		Growth: or(l.Growth, 1.5), Goroutines: or(l.Goroutines, 40), HeapBytes: or(l.HeapBytes, 96<<20), Files: or(l.Files, 16),
 	}

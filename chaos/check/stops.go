@@ -23,9 +23,13 @@ type stop struct {
 	key   TaskKey
 	heard time.Duration // until when its edge may have heard a hub
 	alone time.Duration // for how long its machine may have run without a hub
-	// session is the last that its edge was seen to have or to try.
+	// session is the newest that its edge was seen to have, or to try, or that was
+	// committed.
 	session uint64
-	killed  bool // its agent was, since the last answered beat
+	// unmarked says that the last answered beat may not have been written down, and that
+	// the agent that knew of it was killed.
+	unmarked bool
+	killed   bool // its agent was, since the last answered beat
 }
 
 type asked struct {
@@ -50,7 +54,9 @@ func (t *stops) see(s *scene, o *Observation) {
 			took = f.killTimeout(key.Task)
 		}
 		t.pending = append(t.pending, stop{
-			at: s.now, m: m, key: key, heard: m.heard(s), alone: m.aloneAtMost(s.now, took+s.limits.Slack), session: m.session, killed: m.kills > 0,
+			at: s.now, m: m, key: key, heard: m.heard(s), alone: m.aloneAtMost(s.now, took+s.limits.Slack),
+			session: max(m.session, m.opened), killed: m.kills > 0,
+			unmarked: m.kills > 0 && s.weather.since(s.now, m.surely, m.name, Chokes),
 		})
 	case o.Task != nil && o.Task.What == TaskStarted:
 		delete(t.late, TaskKey{o.Task.Alloc, o.Task.Task})
@@ -102,7 +108,7 @@ func (t *stops) judge(s *scene, p stop) {
 	}
 	after, limited := f.stopAfter()
 	if limited {
-		if !p.m.certain {
+		if !p.m.certain || p.unmarked {
 			return
 		}
 		s.judge(StopDeadline)

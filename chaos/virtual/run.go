@@ -124,6 +124,9 @@ func (p Play) limits() check.Limits {
 		}
 		l.Start += startBound
 	}
+	for _, pool := range p.Schedule.Topology.Pools {
+		l.LongestTTL = max(l.LongestTTL, pool.TTL)
+	}
 	return l
 }
 
