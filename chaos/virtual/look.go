@@ -83,11 +83,11 @@ func (r *run) lookAtEdge(ctx context.Context, e *Edge, rows bool) {
 	if a == nil {
 		return
 	}
-	link, journal := a.Standing()
 	var news []fleet.Transition
 	if rows {
-		news = r.news(ctx, e)
+		news = r.news(ctx, e) // which a slow disk keeps waiting: where it stands is asked afterwards
 	}
+	link, journal := a.Standing()
 	r.see(check.Observation{Edge: observe.Edge(e.Name, a.NodeID(), link, journal, news)})
 }
 
