@@ -86,7 +86,7 @@ func (p player) process(ctx context.Context, data string) error {
 	cmd := exec.CommandContext(ctx, p.c.Program[0], p.c.Program[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job), out, out
 	// One bubble is one thread of events: a second processor costs it more than it gives.
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=1600")
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

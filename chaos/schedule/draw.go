@@ -17,7 +17,7 @@ type Shape struct {
 	Settle        time.Duration // DefaultSettle
 	FaultsPerHour int           // 24
 	Jobs          int           // 6
-	Operations    int           // 6 a minute; -1: none
+	Operations    int           // 4 a minute; -1: none
 	Kinds         []Kind        // nil: all that work in Clock
 	Clock         Clock         // 0: Virtual
 	// EdgeSteps and HubSteps are labels of steps of the disk protocols at which
@@ -32,7 +32,7 @@ func (s Shape) withDefaults() Shape {
 	s.Settle = min(orElse(s.Settle, DefaultSettle), MaxSettle)
 	s.FaultsPerHour = orElse(s.FaultsPerHour, 24)
 	s.Jobs = min(orElse(s.Jobs, 6), MaxJobs)
-	s.Operations = max(0, min(orElse(s.Operations, 6), MaxOperations))
+	s.Operations = max(0, min(orElse(s.Operations, 4), MaxOperations))
 	s.Clock = orElse(s.Clock, Virtual)
 	if s.Kinds == nil {
 		s.Kinds = Kinds()
