@@ -129,7 +129,7 @@ func TestApplied(t *testing.T) {
 		t.Errorf("a deregistration: %+v", e)
 	}
 	digests := 0
-	for range 150 {
+	for range 70 {
 		p.apply(state.Evals{Now: 7})
 		if p.seen.State != "" {
 			digests++
