@@ -15,9 +15,8 @@ build: ## the three programs, static, into bin/
 	@mkdir -p bin
 	@for p in $(PROGRAMS); do echo "build bin/$$p"; $(GOBUILD) -o bin/$$p ./cmd/$$p || exit 1; done
 
-test: ## everything, with the race detector, in random order
-	go vet ./...
-	go test $(RACE) -shuffle=on -timeout 30m ./...
+test: ## everything, with the race detector, in random order; most tests wait, so one package more than cores
+	go test $(RACE) -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m ./...
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
 	go test -run 'TestFourHundredDays' ./chaos/virtual # with the race detector it plays 10 of them
 
@@ -41,7 +40,7 @@ cross: ## compiles for every system that is supported
 	  GOOS=$${t%/*} GOARCH=$${t#*/} CGO_ENABLED=0 go build -o /dev/null ./cmd/skerry-edge || exit 1; done
 
 chaos: build ## whole fleets in virtual time, an hour of faults in seconds: make chaos BUDGET=10m SEED=7
-	bin/skerry-chaos sim --seeds 1000000 --budget $(BUDGET) --seed $(SEED) --report dist/chaos $(CHAOS)
+	bin/skerry-chaos sim --seeds 1000000 --budget $(BUDGET) --seed $(SEED) --report dist/chaos $(or $(CHAOS),--coverage)
 
 scenarios: build ## the scenarios of chaos/scenarios, in virtual time
 	bin/skerry-chaos sim $(addprefix --scenario=,$(wildcard chaos/scenarios/*.txt)) --report dist/scenarios

@@ -25,6 +25,15 @@ func TestExcused(t *testing.T) {
 			p.end(p.e, p.id)
 			heal()
 		}},
+		{"a stop that a hub told of while it was being put back", nil, func(p *plant) {
+			heal := p.away()
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.change(p.id)
+			over := p.fault("restore", []check.Effect{check.Rewinds}, "hub-1")
+			p.end(p.e, p.id)
+			over()
+			heal()
+		}},
 		{"a stop that a person on site asked for", nil, func(p *plant) {
 			heal := p.cut(p.e)
 			p.see(check.Observation{Request: &check.Request{Edge: p.e.name, Alloc: p.id, What: "stop"}})

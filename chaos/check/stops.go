@@ -63,9 +63,10 @@ func (t *stops) see(s *scene, o *Observation) {
 	}
 }
 
-// heard is until when a hub's word may have reached the edge.
+// heard is until when a hub's word may have reached the edge. Of sessions with hubs that
+// are being put back nobody tells.
 func (m *machine) heard(s *scene) time.Duration {
-	if m.connected >= 0 || m.linked == 0 && !s.weather.during(m.name, Severs) {
+	if s.weather.rewinding() || m.connected >= 0 || m.linked == 0 && !s.weather.during(m.name, Severs) {
 		return s.now
 	}
 	return m.linked + s.limits.Slack

@@ -229,7 +229,7 @@ func starts(w *sim.World) map[taskName]int {
 }
 
 func (r *run) edgePicture(ctx context.Context, e *Edge) check.Edge {
-	r.news(ctx, e)
+	r.lookAtEdge(ctx, e, true)
 	seen := check.Edge{Name: e.Name, Processes: map[check.TaskKey]int{}}
 	if a := e.Agent(); a != nil {
 		seen.NodeID = a.NodeID()
