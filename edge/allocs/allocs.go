@@ -227,6 +227,13 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 			}
 		}
 	}
+	for id, s := range states {
+		// A damaged journal lost that it is wanted, and how it ended: only a hub can say
+		// that nobody waits for it.
+		if _, wanted := wants[id]; !wanted && !mentioned[id] && !s.Ended() {
+			holdings = append(holdings, id)
+		}
+	}
 	return missing, sorted(holdings), err
 }
 

@@ -48,6 +48,19 @@ func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 		if err != nil || fmt.Sprint(holdings) != "[lost]" {
 			t.Errorf("holdings: %v, %v", holdings, err)
 		}
+		n.set(func() { n.states["unsure"] = allocs.State{ClientStatus: fleet.ClientPending, BootID: boot1, Seq: 2} })
+		_, holdings, err = l.Deliver(t.Context(), syncproto.Desired{Index: 10, Full: true})
+		if err != nil || fmt.Sprint(holdings) != "[lost unsure]" {
+			t.Errorf("holdings with a state of what nobody is known to want: %v, %v", holdings, err)
+		}
+		stop := []syncproto.DesiredStop{{ID: "unsure", Reason: "it is long over"}}
+		if _, _, err := l.Deliver(t.Context(), syncproto.Desired{Index: 11, Stop: stop}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if s := n.States()["unsure"]; !s.Ended() {
+			t.Errorf("a hub said that it shall stop, and it stays %+v", s)
+		}
 		if err := l.Stop(t.Context(), "lost", "not needed"); err != nil {
 			t.Errorf("stop it on site: %v", err)
 		}
