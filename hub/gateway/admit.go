@@ -88,10 +88,8 @@ func (s *session) forked(node *fleet.Node, h syncproto.Hello) (syncproto.Refused
 // that does not answer. One that was seen beside a living machine stays a clone: it
 // must not take the place of the first one whenever that loses its link.
 func (s *session) cloned(ctx context.Context, node *fleet.Node, h syncproto.Hello) bool {
-	for _, f := range node.Fenced {
-		if f.Instance == h.Instance && f.Code == fleet.CodeCloned {
-			return true
-		}
+	if fencedFor(node, h.Instance, fleet.CodeCloned) {
+		return true
 	}
 	connected := node.Status == fleet.NodeReady || node.Status == fleet.NodeInitializing
 	if !connected || node.Epoch == 0 || node.Instance == h.Instance || node.Instance == "" {
@@ -109,6 +107,11 @@ func (s *session) cloned(ctx context.Context, node *fleet.Node, h syncproto.Hell
 	return alive
 }
 
+// fencedFor reports whether a process was refused for that reason before.
+func fencedFor(node *fleet.Node, process fleet.InstanceID, code fleet.Code) bool {
+	return slices.ContainsFunc(node.Fenced, func(f fleet.FencedSession) bool { return f.Instance == process && f.Code == code })
+}
+
 func (s *session) refuseClone(ctx context.Context, node *fleet.Node) call {
 	s.record(ctx, node, fleet.CodeCloned, nil)
 	return s.refusal(syncproto.Refused{
@@ -121,10 +124,8 @@ func (s *session) refuseClone(ctx context.Context, node *fleet.Node) call {
 
 // record commits what was refused, once for each process that tried.
 func (s *session) record(ctx context.Context, node *fleet.Node, code fleet.Code, rows [][]byte) {
-	for _, f := range node.Fenced {
-		if f.Instance == s.hello.Instance && f.Code == code {
-			return
-		}
+	if fencedFor(node, s.hello.Instance, code) {
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
