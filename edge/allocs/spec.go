@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"skerry/edge/datadir"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
@@ -55,20 +56,7 @@ func writeSpec(path string, w fleet.Alloc) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return replaceFile(path, spec)
-}
-
-// replaceFile writes a file so that after a crash the old one or the new one is there.
-func replaceFile(path string, b []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return datadir.Replace(path, spec, 0o600)
 }
 
 // adopt journals again what has not ended and the journal does not know any more. An

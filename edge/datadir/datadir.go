@@ -100,17 +100,18 @@ func (d *Dir) Read(name string) (b []byte, ok bool, err error) {
 	return b, true, nil
 }
 
-// Write replaces a file durably: whoever reads it, also after a crash, finds the
-// old content or the new one. Folders on its way are made.
+// Write replaces a file of the directory, as Replace does.
 func (d *Dir) Write(name string, content []byte, mode fs.FileMode) error {
 	path := d.File(name)
-	if err := replace(path, content, mode); err != nil {
+	if err := Replace(path, content, mode); err != nil {
 		return diskError("write "+path, err)
 	}
 	return nil
 }
 
-func replace(path string, content []byte, mode fs.FileMode) error {
+// Replace replaces a file durably: whoever reads it, also after a crash, finds the
+// old content or the new one. Folders on its way are made.
+func Replace(path string, content []byte, mode fs.FileMode) error {
 	folder := filepath.Dir(path)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
