@@ -110,20 +110,13 @@ func (a hubAddr) String() string  { return string(a) }
 // Serve takes raft's streams from a connection of ALPN skerry-raft/1 until it is
 // over, ctx ends or the Node stops, and ends it.
 func (n *Node) Serve(ctx context.Context, conn *transport.Conn) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := n.serving(ctx)
 	defer cancel()
-	stop := context.AfterFunc(n.layer.ctx, cancel)
-	defer stop()
 	defer conn.CloseWith(nil) // its error says that it was over already
 	for {
 		stream, err := conn.Accept(ctx)
-		if err != nil {
+		if err != nil || !n.layer.offer(ctx, stream) {
 			return // the connection is over: the other hub's to end, or this one stops
-		}
-		select {
-		case n.layer.incoming <- stream:
-		case <-ctx.Done():
-			return
 		}
 	}
 }
@@ -131,9 +124,8 @@ func (n *Node) Serve(ctx context.Context, conn *transport.Conn) {
 // ServeStreams takes raft's streams from a listener until ctx ends or the Node
 // stops, and closes it (simulations).
 func (n *Node) ServeStreams(ctx context.Context, from net.Listener) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := n.serving(ctx)
 	defer cancel()
-	defer context.AfterFunc(n.layer.ctx, cancel)()
 	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // what it was is over
 	for {
 		conn, err := from.Accept()
@@ -144,13 +136,25 @@ func (n *Node) ServeStreams(ctx context.Context, from net.Listener) error {
 			return fmt.Errorf("accept streams of other hubs: %w", errors.Join(err, from.Close()))
 		}
 		stream, err := n.layer.hold(conn)
-		if err != nil {
+		if err != nil || !n.layer.offer(ctx, stream) {
 			return nil
 		}
-		select {
-		case n.layer.incoming <- stream:
-		case <-ctx.Done():
-			return nil
-		}
+	}
+}
+
+// serving is a context that also ends when the Node stops.
+func (n *Node) serving(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(n.layer.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// offer hands raft a stream that another hub opened; false: ctx ended first.
+func (l *layer) offer(ctx context.Context, stream net.Conn) bool {
+	select {
+	case l.incoming <- stream:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
