@@ -14,6 +14,7 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/history"
+	"skerry/chaos/virtual"
 )
 
 // player plays one schedule in a process of its own.
@@ -85,8 +86,7 @@ func (p player) process(ctx context.Context, data string) error {
 	}
 	cmd := exec.CommandContext(ctx, p.c.Program[0], p.c.Program[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job), out, out
-	// One bubble is one thread of events: a second processor costs it more than it gives.
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
+	cmd.Env = virtual.Environ()
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

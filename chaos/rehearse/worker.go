@@ -139,8 +139,7 @@ func work(ctx context.Context, program []string, folder string, told []byte) err
 	}
 	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(told), out, out
-	// One bubble is one thread of events: a second processor costs it more than it gives.
-	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400")
+	cmd.Env = virtual.Environ()
 	failed := cmd.Run()
 	if err := out.Close(); err != nil {
 		return fmt.Errorf("keep what it says: %w", err)

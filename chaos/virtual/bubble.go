@@ -20,3 +20,7 @@ func Bubble(t *testing.T, f func()) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) { f() })
 }
+
+// Environ is the environment of a process that plays one bubble: that is one thread of
+// events, and a second processor costs it more than it gives.
+func Environ() []string { return append(os.Environ(), "GOMAXPROCS=1", "GOGC=400") }
