@@ -129,6 +129,7 @@ type Raft struct {
 	SnapshotInterval  time.Duration
 	SnapshotThreshold uint64 // entries since the last snapshot
 	TrailingLogs      uint64 // entries kept behind a snapshot
+	SegmentBytes      int    // of the log's files
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)

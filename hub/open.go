@@ -238,7 +238,8 @@ func (h *Hub) openConsensus() error {
 		HeartbeatTimeout: raft.HeartbeatTimeout, ElectionTimeout: raft.ElectionTimeout, LeaderLease: raft.LeaderLease,
 		CommitTimeout:    raft.CommitTimeout,
 		SnapshotInterval: raft.SnapshotInterval, SnapshotThreshold: raft.SnapshotThreshold, TrailingLogs: raft.TrailingLogs,
-		Applied: h.cfg.Applied, DiskStep: h.cfg.DiskStep,
+		SegmentBytes: raft.SegmentBytes,
+		Applied:      h.cfg.Applied, DiskStep: h.cfg.DiskStep,
 		Log: h.log.With("component", "consensus"),
 	})
 	h.node = node

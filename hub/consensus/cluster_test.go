@@ -259,19 +259,25 @@ func (c *cluster) mustLeader(hubs ...*hub) *hub {
 // pool is a small command, and the way to see that it was applied.
 func pool(name string) state.Command { return state.Pool{Pool: fleet.Pool{Name: name}} }
 
-// mustApply applies pool(name), which may be done twice: on a busy machine a
-// leader may be lost in between.
+// mustApply applies pool(name).
 func (h *hub) mustApply(tb testing.TB, name string) fleet.Index {
+	tb.Helper()
+	return h.mustApplyCommand(tb, name, pool(name))
+}
+
+// mustApplyCommand applies c, which may be done twice: on a busy machine a leader
+// may be lost in between.
+func (h *hub) mustApplyCommand(tb testing.TB, name string, c state.Command) fleet.Index {
 	tb.Helper()
 	var res state.Result
 	mustSoon(tb, func() (err error) {
-		if res, err = h.Apply(tb.Context(), pool(name)); err != nil {
-			return fmt.Errorf("apply %.20s at %s: %w", name, h.id, err)
+		if res, err = h.Apply(tb.Context(), c); err != nil {
+			return fmt.Errorf("apply %s at %s: %w", name, h.id, err)
 		}
 		return nil
 	})
 	if res.Err != nil {
-		tb.Fatalf("apply %.20s at %s: %v", name, h.id, res.Err)
+		tb.Fatalf("apply %s at %s: %v", name, h.id, res.Err)
 	}
 	if !h.has(name) {
 		tb.Fatalf("%s cannot read its own write %.20s", h.id, name)
@@ -289,7 +295,7 @@ func mustHave(tb testing.TB, name string, hubs ...*hub) {
 	mustSoon(tb, func() error {
 		for _, h := range hubs {
 			if !h.has(name) {
-				return fmt.Errorf("%s does not have %.20s: %s", h.id, name, describe(hubs))
+				return fmt.Errorf("%s does not have %s: %s", h.id, name, describe(hubs))
 			}
 		}
 		return nil

@@ -45,6 +45,9 @@ type Config struct {
 	SnapshotThreshold uint64        // entries since the last one. 0: 65,536
 	SnapshotBytes     int64         // or bytes of them, at least those of the last snapshot. 0: 16 MiB
 	TrailingLogs      uint64        // entries kept behind a snapshot, at most. 0: 4,096
+	// SegmentBytes is the size of the log's files: each is made at its full size, and
+	// only whole ones are given back after a snapshot. 0: 16 MiB.
+	SegmentBytes int
 
 	// Applied is told of every command that was applied, in order, by raft's own
 	// goroutine: it must not block. nil: nobody is.
@@ -112,6 +115,7 @@ func New(cfg Config) (*Node, error) {
 	cfg.SnapshotThreshold = orDefault(cfg.SnapshotThreshold, 65_536)
 	cfg.SnapshotBytes = orDefault(cfg.SnapshotBytes, 16<<20)
 	cfg.TrailingLogs = orDefault(cfg.TrailingLogs, 4_096)
+	cfg.SegmentBytes = orDefault(cfg.SegmentBytes, 16<<20)
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}

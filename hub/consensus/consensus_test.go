@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -218,15 +220,24 @@ func TestRestartFromDisk(t *testing.T) {
 
 func TestALaggingHubGetsTheSnapshot(t *testing.T) {
 	c := newCluster(t, func(cfg *consensus.Config) {
-		cfg.SnapshotInterval, cfg.SnapshotBytes, cfg.TrailingLogs = 50*time.Millisecond, 7<<20, 1
+		cfg.SnapshotInterval, cfg.SnapshotBytes, cfg.TrailingLogs = 50*time.Millisecond, 448<<10, 1
+		cfg.SegmentBytes = 1 << 20
 	})
 	one, two, three := c.mustThree()
 	three.stop()
-	// The log gives back whole files only, so that it takes more than one of them.
-	name := func(i int) string { return fmt.Sprintf("%d%s", i, strings.Repeat("x", 1<<20)) }
+	// The log gives back whole files only, so that it takes more than one of them. What
+	// raft allows for the way of a snapshot is by its size: it must not be deflated to
+	// a thousandth of what has to be read back.
+	random := rand.New(rand.NewPCG(1, 2))
 	const n = 24
+	name := func(i int) string { return fmt.Sprintf("p%d", i) }
 	for i := range n {
-		one.mustApply(t, name(i))
+		var bulk strings.Builder
+		for bulk.Len() < 64<<10 {
+			bulk.WriteString(strconv.FormatUint(random.Uint64(), 36))
+		}
+		p := fleet.Pool{Name: name(i), Description: bulk.String()}
+		one.mustApplyCommand(t, p.Name, state.Pool{Pool: p})
 	}
 	leader := c.mustLeader(one, two)
 	mustSoon(t, func() error {

@@ -23,9 +23,6 @@ const (
 	// logDir is the log's folder below Config.Dir; raft puts "snapshots" beside it.
 	logDir       = "log"
 	snapshotsDir = "snapshots"
-	// segmentBytes is the size of the log's files: each is made at its full size,
-	// and only whole ones are given back after a snapshot.
-	segmentBytes = 16 << 20
 	// keptSnapshots is one to use and one for the case that it is damaged.
 	keptSnapshots = 2
 )
@@ -42,7 +39,7 @@ func (n *Node) openDisk(dir string) (*disk, error) {
 	d := &disk{dir: dir}
 	var err error
 	if d.log, err = openLog(logConfig{
-		dir: filepath.Join(dir, logDir), size: segmentBytes, step: n.cfg.DiskStep, fail: n.fail, log: n.raftLog,
+		dir: filepath.Join(dir, logDir), size: n.cfg.SegmentBytes, step: n.cfg.DiskStep, fail: n.fail, log: n.raftLog,
 	}); err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", dir, err)
 	}
