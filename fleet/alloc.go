@@ -199,6 +199,11 @@ func (a *Alloc) OccupiesNode() bool {
 	return !a.ClientTerminal()
 }
 
+// EndedOnEdge reports whether the edge itself said that it has finished with it.
+func (a *Alloc) EndedOnEdge() bool {
+	return a.ReportedStatus == ClientComplete || a.ReportedStatus == ClientFailed
+}
+
 // NeedsToReconnect reports whether the last client status recorded by the hub is
 // unknown: the allocation went out of sight and has not been settled since.
 // Empty entries are skipped.

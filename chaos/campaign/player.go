@@ -66,7 +66,7 @@ func (p player) play(ctx context.Context) (r Result, err error) {
 
 // asProduction is how many seeds there are to one whose hubs tick and speak as those in
 // production do.
-const asProduction = 32
+const asProduction = 100
 
 // process runs a Worker to its end.
 func (p player) process(ctx context.Context, data string) error {

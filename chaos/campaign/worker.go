@@ -81,10 +81,13 @@ func (j Job) play() (err error) {
 	}
 	p := virtual.Play{
 		Schedule: s, Name: j.Name, Repeat: j.Repeat, Dir: j.Data, LogLevel: slog.LevelInfo,
-		Times: virtual.Stretched, RaftStreams: !j.Strict, Strict: j.Strict,
+		Tuning: virtual.Stretched, Strict: j.Strict,
 	}
-	if j.Defaults {
-		p.Times, p.RaftStreams = virtual.HubTimes{}, false
+	switch {
+	case j.Defaults:
+		p.Tuning = virtual.HubTuning{}
+	case !j.Strict:
+		p.Tuning, p.RaftStreams = virtual.Drawn, true
 	}
 	if j.Debug {
 		p.LogLevel = slog.LevelDebug

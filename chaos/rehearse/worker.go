@@ -71,7 +71,7 @@ func (o order) play() (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	p := virtual.Play{
 		Schedule: s, Name: o.Name, Repeat: o.Repeat, Dir: filepath.Join(o.Folder, dataDir), LogLevel: slog.LevelWarn,
-		Times: virtual.Stretched, Fleet: o.Fleet, History: f,
+		Tuning: virtual.Stretched, Fleet: o.Fleet, History: f,
 	}
 	if err := os.MkdirAll(p.Dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder of the cluster: %w", err)

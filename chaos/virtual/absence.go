@@ -119,7 +119,7 @@ func (a Absence) Run(ctx context.Context, wall func() time.Duration) (AbsenceOut
 	a = a.withDefaults()
 	r, err := Play{
 		Schedule: a.schedule(), Name: "absence", Repeat: a.Repeat, Dir: a.Dir, History: a.History,
-		Times: Stretched, LogLevel: a.LogLevel,
+		Tuning: Stretched, LogLevel: a.LogLevel,
 		Limits: check.Limits{
 			Heal: a.BackoffCap + 15*time.Minute, Ready: 5 * time.Minute, Slack: 3 * lookTogether,
 			JournalBytes: a.JournalMaxBytes,

@@ -21,7 +21,7 @@ const day = 24 * time.Hour
 // mustCluster starts hubs and edges, and waits until they are ready.
 func mustCluster(t *testing.T, dir string, hubs int, edges ...string) *virtual.Cluster {
 	t.Helper()
-	cfg := virtual.Config{Dir: dir, Hubs: []string{"hub-1", "hub-2", "hub-3"}[:hubs], Seed: 1, Times: virtual.Stretched}
+	cfg := virtual.Config{Dir: dir, Hubs: []string{"hub-1", "hub-2", "hub-3"}[:hubs], Seed: 1, Tuning: virtual.Stretched}
 	for _, name := range edges {
 		cfg.Edges = append(cfg.Edges, virtual.EdgeConfig{Name: name, Datacenter: "dc1"})
 	}

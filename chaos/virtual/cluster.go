@@ -28,12 +28,12 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Config of a Cluster.
 type Config struct {
-	Dir   string   // of all its files; on a file system in memory it is fastest
-	Hubs  []string // names
-	Edges []EdgeConfig
-	Seed  uint64
-	Taps  Taps
-	Times HubTimes
+	Dir    string   // of all its files; on a file system in memory it is fastest
+	Hubs   []string // names
+	Edges  []EdgeConfig
+	Seed   uint64
+	Taps   Taps
+	Tuning HubTuning
 	// RaftStreams has Raft speak over plain streams of the network, not over QUIC: most
 	// of what an hour costs is three hubs that ask each other whether they live.
 	RaftStreams bool
@@ -47,20 +47,30 @@ type Config struct {
 	LogLevel slog.Level
 }
 
-// HubTimes stretches the timers by which hubs know of each other. Zero: the hub's
-// defaults.
-type HubTimes struct {
+// HubTuning stretches the timers by which hubs know of each other, and bounds Raft's log.
+// Zero: the hub's defaults.
+type HubTuning struct {
 	Heartbeat, Election, Lease, Commit time.Duration // of Raft
 	PeerIdle, GossipProbe              time.Duration
+	SnapshotInterval                   time.Duration
 	SnapshotThreshold                  uint64
 	TrailingLogs                       uint64
+	SegmentBytes                       int
 }
 
 // Stretched are timers at four times their length, which costs a quarter of the time:
 // three hubs that tick by the defaults are most of what an hour costs.
-var Stretched = HubTimes{
+var Stretched = HubTuning{
 	Heartbeat: 4 * time.Second, Election: 4 * time.Second, Lease: 2 * time.Second, Commit: time.Second,
 	PeerIdle: 10 * time.Second, GossipProbe: 4 * time.Second,
+}
+
+// Drawn is for runs that nobody expects anything of by the second: timers at eight times
+// their length, and a log that is short enough for a hub that was away to need a snapshot.
+var Drawn = HubTuning{
+	Heartbeat: 8 * time.Second, Election: 8 * time.Second, Lease: 4 * time.Second, Commit: 2 * time.Second,
+	PeerIdle: 20 * time.Second, GossipProbe: 8 * time.Second,
+	SnapshotInterval: 30 * time.Second, SnapshotThreshold: 64, TrailingLogs: 8, SegmentBytes: 16 << 10,
 }
 
 // EdgeConfig of one edge.

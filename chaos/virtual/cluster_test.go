@@ -18,7 +18,7 @@ func TestAnIdleFleet(t *testing.T) {
 			edges[i] = virtual.EdgeConfig{Name: "edge-" + string(rune('a'+i)), Datacenter: "dc1"}
 		}
 		c, err := virtual.Start(context.Background(), virtual.Config{Dir: dir, Hubs: []string{"hub-1", "hub-2", "hub-3"}, Edges: edges, Seed: 1,
-			Times: virtual.Stretched})
+			Tuning: virtual.Stretched})
 		if err != nil {
 			t.Error(err)
 			return

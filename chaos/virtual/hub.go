@@ -96,11 +96,13 @@ func (h *Hub) config() (hub.Config, error) {
 		EdgeCertValidity: cfg.EdgeCertValidity,
 		Heartbeat:        hub.Heartbeat{MinTTL: cfg.MinTTL, Grace: cfg.Grace},
 		Raft: hub.Raft{
-			HeartbeatTimeout: cfg.Times.Heartbeat, ElectionTimeout: cfg.Times.Election, LeaderLease: cfg.Times.Lease,
-			CommitTimeout:     cfg.Times.Commit,
-			SnapshotThreshold: cfg.Times.SnapshotThreshold, TrailingLogs: cfg.Times.TrailingLogs,
+			HeartbeatTimeout: cfg.Tuning.Heartbeat, ElectionTimeout: cfg.Tuning.Election, LeaderLease: cfg.Tuning.Lease,
+			CommitTimeout:     cfg.Tuning.Commit,
+			SnapshotInterval:  cfg.Tuning.SnapshotInterval,
+			SnapshotThreshold: cfg.Tuning.SnapshotThreshold, TrailingLogs: cfg.Tuning.TrailingLogs,
+			SegmentBytes: cfg.Tuning.SegmentBytes,
 		},
-		PeerIdle: cfg.Times.PeerIdle, GossipProbe: cfg.Times.GossipProbe,
+		PeerIdle: cfg.Tuning.PeerIdle, GossipProbe: cfg.Tuning.GossipProbe,
 		Now: h.Clock.Now, Version: "virtual", Log: cfg.Taps.log(h.Name, h.log),
 	}
 	if h.first && h.ip == firstIP {

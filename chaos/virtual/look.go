@@ -20,10 +20,10 @@ const (
 	// falls due.
 	lookEvery = time.Second + 7*time.Millisecond
 	// rowsEvery is how often the rows of journals are read, in looks.
-	rowsEvery = 5
+	rowsEvery = 10
 	// seldom is how often they are looked at, in looks, where no expectation has to be
 	// judged to the second: the taps tell of everything that is decided or happens.
-	seldom = 5
+	seldom = 10
 )
 
 // looked is what was seen of a member last.

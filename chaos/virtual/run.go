@@ -32,7 +32,7 @@ type Play struct {
 	Dir      string // of all files; made
 	Limits   check.Limits
 	History  io.Writer // nil: nobody keeps it
-	Times    HubTimes
+	Tuning   HubTuning
 	// RaftStreams is Config's.
 	RaftStreams bool
 	LogLevel    slog.Level
@@ -232,7 +232,7 @@ func (r *run) targets(f schedule.Fault) []string {
 
 func (r *run) config() Config {
 	cfg := Config{
-		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Times: r.Times, RaftStreams: r.RaftStreams, LogLevel: r.LogLevel,
+		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Tuning: r.Tuning, RaftStreams: r.RaftStreams, LogLevel: r.LogLevel,
 		EdgeCertValidity: r.certValidity(), Prepare: r.prepare,
 		MinTTL: r.Fleet.MinTTL, Grace: r.Fleet.Grace, BackoffCap: r.Fleet.BackoffCap,
 		Taps: Taps{Applied: r.applied, Task: r.task, Refused: r.refused, Dial: r.dial},
@@ -251,7 +251,7 @@ func (r *run) config() Config {
 // Validity of edges' certificates: so short that they are renewed in every run, and where
 // one shall expire while its edge is cut off, so short that it does.
 const (
-	certValidity    = 20 * time.Minute
+	certValidity    = 45 * time.Minute
 	certToBeExpired = 6 * time.Minute
 )
 

@@ -50,7 +50,7 @@ func TestABadQuarter(t *testing.T) {
 	dir := t.TempDir()
 	virtual.Bubble(t, func() {
 		o, err = virtual.Play{
-			Schedule: s, Dir: dir, Name: "a bad quarter", Times: virtual.Stretched, Strict: true, History: &kept,
+			Schedule: s, Dir: dir, Name: "a bad quarter", Tuning: virtual.Stretched, Strict: true, History: &kept,
 		}.Run(context.Background(), func() time.Duration { return 0 })
 	})
 	if err != nil {

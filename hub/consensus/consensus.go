@@ -146,10 +146,15 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.close()) }()
+	// A leader reads what it just wrote once for each follower, and each hub to apply it.
+	recent, err := raft.NewLogCache(maxAppend, d.log)
+	if err != nil {
+		return fmt.Errorf("cache the log: %w", err)
+	}
 	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.layer, MaxPool: streamsPerPeer, Timeout: rpcTimeout, Logger: n.raftLog,
 	})
-	r, err := raft.NewRaft(n.raftConfig(), n.machine, d.log, d.log, d.snapshots, trans)
+	r, err := raft.NewRaft(n.raftConfig(), n.machine, recent, d.log, d.snapshots, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft in %s: %w", n.cfg.Dir, err), trans.Close())
 	}

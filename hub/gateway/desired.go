@@ -48,7 +48,7 @@ func (d *delivery) next(view *state.View, received fleet.Index) []syncproto.Desi
 		}
 		newest = max(newest, a.AllocModifyIndex)
 		switch {
-		case endedOnEdge(a):
+		case a.EndedOnEdge():
 			continue
 		case d.bare && !d.full && a.DesiredStatus != fleet.DesiredRun:
 			// It may run there all the same, and only what it is tells how to end it.
@@ -103,11 +103,6 @@ func (d *delivery) missing(view *state.View, hashes []string) []syncproto.Desire
 
 // again forgets what was told, so that next gives the full picture.
 func (d *delivery) again() { d.full, d.sent = false, 0 }
-
-// endedOnEdge reports whether the edge itself said that it is done with a.
-func endedOnEdge(a *fleet.Alloc) bool {
-	return a.ReportedStatus == fleet.ClientComplete || a.ReportedStatus == fleet.ClientFailed
-}
 
 // builder collects entries into frames of bounded size.
 type builder struct {

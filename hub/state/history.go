@@ -94,11 +94,13 @@ func (t *tx) nodeMark(n *nodeRow, event, message string, now int64) {
 }
 
 // markAllocs notes something in the record of each allocation that may be alive
-// on a node. It does not change the allocations otherwise.
+// on a node: also where it was given up for lost, until its edge says that it ended.
+// It does not change the allocations otherwise.
 func (t *tx) markAllocs(n *nodeRow, event, message string, now int64) {
 	m := &mark{event, message, n.ID, now}
 	for _, id := range t.allocsOn(n.ID) {
-		if a := t.alloc(id); !a.ClientTerminal() {
+		a := t.alloc(id)
+		if given := a.ClientStatus == fleet.ClientLost && !a.EndedOnEdge(); given || !a.ClientTerminal() {
 			t.ownAlloc(id).history.add(historyEntry{index: t.index, vital: true, mark: m})
 		}
 	}

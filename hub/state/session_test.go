@@ -332,6 +332,11 @@ func TestLostAndFound(t *testing.T) {
 	if used := w.store.View().Used(id); used != (fleet.Resources{}) {
 		t.Fatalf("used %+v by one that is over", used)
 	}
+	// The partition is in its record from end to end, also where it was given up.
+	want := "placed, running, node disconnected, unknown, node down, lost, stop, node reconnected, node ready, running, complete"
+	if got := w.events(ids[0]); got != want {
+		t.Fatalf("history: %s\nwant     %s", got, want)
+	}
 	w.must(state.Evals{Evals: w.ended("shop")})
 	w.wantEvals("shop")
 }
