@@ -215,6 +215,8 @@ func (d *decision) hold(s *slot, g *fleet.TaskGroup) {
 		d.place(Placement{
 			Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s, which has ended", fleet.Short(m.a.ID)),
 		})
+	case m.due && s.has(frozen):
+		d.keep(m, "what stands in for it is on a node whose history is still coming in")
 	case m.due:
 		why := s.why
 		if why == "" {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"skerry/chaos/check"
@@ -87,6 +88,8 @@ func (p player) process(ctx context.Context, data string) error {
 	cmd := exec.CommandContext(ctx, p.c.Program[0], p.c.Program[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job), out, out
 	cmd.Env = virtual.Environ()
+	// One that hangs says where.
+	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }, 10*time.Second
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

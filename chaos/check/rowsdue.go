@@ -115,7 +115,8 @@ func (h happened) told(event string) bool {
 
 func (t *rowsDue) tick(s *scene) {
 	for name, e := range t.by {
-		if len(e.open) == 0 || e.lasting < 0 || s.weather.during(name, Halts, Chokes) {
+		// An agent that was started beside a dead driver hears of ends when that is back.
+		if len(e.open) == 0 || e.lasting < 0 || s.weather.during(name, Halts, Chokes, EndsTasks) {
 			continue
 		}
 		h := e.open[0]
@@ -123,7 +124,7 @@ func (t *rowsDue) tick(s *scene) {
 			e.open = nil
 			continue
 		}
-		stood, _ := s.weather.last(s.now, name, Halts, Chokes)
+		stood, _ := s.weather.last(s.now, name, Halts, Chokes, EndsTasks)
 		since := max(h.at, e.lasting, stood)
 		if e.looked-since <= s.limits.Runner {
 			continue

@@ -124,6 +124,7 @@ func (p Play) limits() check.Limits {
 		}
 		l.Start += startBound
 	}
+	l.LongestTTL = max(l.LongestTTL, p.Fleet.MinTTL)
 	for _, pool := range p.Schedule.Topology.Pools {
 		l.LongestTTL = max(l.LongestTTL, pool.TTL)
 	}

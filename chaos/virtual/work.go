@@ -23,6 +23,9 @@ import (
 // retryEvery is how soon a user tries again what did not work.
 const retryEvery = 2 * time.Second
 
+// lastCalls is how long a user goes on after the schedule's end with what was begun.
+const lastCalls = time.Minute
+
 // callTimeout is how long a user waits for an answer.
 const callTimeout = 10 * time.Second
 
@@ -47,6 +50,8 @@ func (r *run) job(ctx context.Context, j schedule.Job) error {
 
 // step carries one step out, at one hub after the other until it is acknowledged.
 func (r *run) step(ctx context.Context, s schedule.Step) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.s.Length-r.elapsed()+lastCalls)
+	defer stop()
 	job, err := r.s.Wanted(s.Job, s.At)
 	if err != nil {
 		return err

@@ -31,6 +31,7 @@ type journal struct {
 	hubTime  int64 // of the last answered beat
 	writes   int
 	broken   error // what Keep gives
+	room     int   // for how many more calls of it there is room before
 	lost     string
 	rejoins  int // how often Keep was first told that the cluster has it back
 }
@@ -145,9 +146,10 @@ func (j *journal) Load(context.Context) (link.Remembered, error) {
 func (j *journal) Keep(_ context.Context, r link.Remembered, ts ...fleet.Transition) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.broken != nil {
+	if j.broken != nil && j.room == 0 {
 		return j.broken
 	}
+	j.room = max(0, j.room-1)
 	if r.Rejoined && !j.mem.Rejoined {
 		j.rejoins++
 	}
@@ -180,10 +182,13 @@ func (j *journal) Away() time.Duration {
 }
 
 // fail makes Keep give err; nil: it works again.
-func (j *journal) fail(err error) {
+func (j *journal) fail(err error) { j.failAfter(0, err) }
+
+// failAfter makes Keep give err after some more calls.
+func (j *journal) failAfter(room int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.broken = err
+	j.broken, j.room = err, room
 }
 
 // kept is how often Keep has written.

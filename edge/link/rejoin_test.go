@@ -1,6 +1,7 @@
 package link_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,5 +55,29 @@ func TestRejoinedOncePerDisconnect(t *testing.T) {
 		status(fleet.NodeInitializing)
 		again()
 		want("missed for the second time", 2, true)
+	})
+}
+
+// A return that the disk had no room for is journaled with the next one, and the loss
+// before it once.
+func TestAReturnThatCouldNotBeJournaled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.run()
+		w.until(time.Second, "settle", w.settled)
+		w.path.Cut()
+		w.until(5*time.Minute, "notice the cut", func() bool { return !w.connected() })
+		w.journal.failAfter(1, errors.New("no space left on device")) // a number for the session still fits
+		w.path.Heal()
+		time.Sleep(5 * time.Minute)
+		w.journal.fail(nil)
+		w.until(5*time.Minute, "settle", w.settled)
+		wantAlternating(t, w, 1)
+		w.path.Cut()
+		w.until(5*time.Minute, "notice the cut", func() bool { return !w.connected() })
+		w.path.Heal()
+		w.until(5*time.Minute, "settle", w.settled)
+		wantAlternating(t, w, 2)
 	})
 }

@@ -383,6 +383,7 @@ func (s *session) commit(ctx context.Context, ack syncproto.HeartbeatAck) {
 	s.stopSeeking()
 	s.pause.reset()
 	s.round, s.lastHub = 0, s.f.hub
+	noted := s.mem.Disconnected
 	rows := s.returned(ack)
 	if hubs := s.welcome.Hubs; len(hubs) > 0 && len(ack.Hubs) == 0 {
 		s.learn(hubs)
@@ -391,7 +392,10 @@ func (s *session) commit(ctx context.Context, ack syncproto.HeartbeatAck) {
 		s.mem.Rejoined = true
 	}
 	s.mem.Cluster, s.mem.Disconnected, s.mem.Fenced = s.welcome.Cluster, false, ""
-	s.remember(ctx, rows...)
+	if err := s.keep(ctx, rows...); err != nil {
+		s.mem.Disconnected = noted // as the journal has it
+		s.stop(fleet.AsError(err))
+	}
 	wentBack := s.mem.WentBack
 	s.board.set(func(st *Status) {
 		st.LastError, st.Fenced, st.WentBack = "", "", wentBack

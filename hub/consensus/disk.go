@@ -141,7 +141,10 @@ func (l *guardedLog) Close() error { return errors.Join(l.WAL.Close(), l.meta.Cl
 
 func (l *guardedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
+// StoreLogs waits for a rotation, which holds raft-wal's lock, where it can be seen to
+// wait: not there. One that does not come to its end, the write itself tells of.
 func (l *guardedLog) StoreLogs(entries []*raft.Log) error {
+	_ = l.files.settled()
 	return l.check(l.WAL.StoreLogs(entries))
 }
 
