@@ -20,7 +20,8 @@ type machine struct {
 	boots   int
 	tasks   map[TaskKey]*taskTruth
 
-	connected time.Duration // since when, as its agent says; -1: it is not
+	looked    time.Duration // when its agent was asked last
+	connected time.Duration // since when at the earliest, as its agent says; -1: it is not
 	linked    time.Duration // when it was last known to have a session
 	session   uint64
 	opened    uint64 // the newest session that was committed
@@ -192,9 +193,9 @@ func (m *machine) look(s *scene, e *Edge) {
 	case !e.Link.Connected:
 		m.connected = -1
 	case m.connected < 0 || e.Link.Session != m.session:
-		m.connected = s.now
+		m.connected = max(0, m.agent, m.looked)
 	}
-	m.session = e.Link.Session
+	m.session, m.looked = e.Link.Session, s.now
 	heard := before >= 0 || m.connected >= 0
 	if m.connected >= 0 {
 		m.linked = s.now

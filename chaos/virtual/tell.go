@@ -64,6 +64,9 @@ func (r *run) task(edge string, e sim.Event) {
 	what := map[string]string{
 		sim.Started: check.TaskStarted, sim.Exited: check.TaskExited, sim.Stopped: check.TaskStopped, sim.Vanished: check.TaskVanished,
 	}[e.What]
+	if e.What == sim.Stopped { // whose word it was depends on whether a hub's could come through
+		r.lookAtLink(edge)
+	}
 	if e.What == sim.Started {
 		r.expect.tell(func(j *schedule.Judge) { j.Started(id.Alloc, id.Task) })
 	}
