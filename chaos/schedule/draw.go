@@ -15,9 +15,9 @@ type Shape struct {
 	Edges         int           // 10
 	Length        time.Duration // 1 h
 	Settle        time.Duration // DefaultSettle
-	FaultsPerHour int           // 24
+	FaultsPerHour int           // 22
 	Jobs          int           // 6
-	Operations    int           // 4 a minute; -1: none
+	Operations    int           // 2 a minute; -1: none
 	Kinds         []Kind        // nil: all that work in Clock
 	Clock         Clock         // 0: Virtual
 	// EdgeSteps and HubSteps are labels of steps of the disk protocols at which
@@ -30,9 +30,9 @@ func (s Shape) withDefaults() Shape {
 	s.Edges = min(orElse(s.Edges, 10), MaxEdges)
 	s.Length = min(orElse(s.Length, time.Hour), longest)
 	s.Settle = min(orElse(s.Settle, DefaultSettle), MaxSettle)
-	s.FaultsPerHour = orElse(s.FaultsPerHour, 24)
+	s.FaultsPerHour = orElse(s.FaultsPerHour, 22)
 	s.Jobs = min(orElse(s.Jobs, 6), MaxJobs)
-	s.Operations = max(0, min(orElse(s.Operations, 4), MaxOperations))
+	s.Operations = max(0, min(orElse(s.Operations, 2), MaxOperations))
 	s.Clock = orElse(s.Clock, Virtual)
 	if s.Kinds == nil {
 		s.Kinds = Kinds()

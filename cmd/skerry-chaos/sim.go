@@ -49,7 +49,7 @@ history, a page to look at, and all data directories.`,
 	f.IntVar(&s.cfg.Shape.Hubs, "hubs", 3, "hubs of drawn schedules")
 	f.IntVar(&s.cfg.Shape.Edges, "edges", 10, "edges of drawn schedules")
 	f.DurationVar(&s.cfg.Shape.Length, "length", time.Hour, "length of drawn schedules")
-	f.IntVar(&s.cfg.Shape.FaultsPerHour, "faults", 24, "faults an hour of drawn schedules")
+	f.IntVar(&s.cfg.Shape.FaultsPerHour, "faults", 22, "faults an hour of drawn schedules")
 	f.StringSliceVar(&s.kinds, "kinds", nil, "kinds of faults to draw (default: all)")
 	f.IntVar(&s.cfg.Workers, "workers", 0, "runs side by side (default: one a core)")
 	f.DurationVar(&s.cfg.Shrink, "shrink", 0, "how long to look for the shortest schedule that still fails")

@@ -96,6 +96,9 @@ type guardedLog struct {
 	files   *segments
 	meta    *metadb.BoltMetaDB
 	failing atomic.Bool
+	// turn is whose write it is. raft-wal has a lock for that, but where a disk is slow
+	// in virtual time, time stands still for whoever waits at a lock.
+	turn chan struct{}
 }
 
 // logConfig of a guardedLog.
@@ -122,7 +125,7 @@ func openLog(cfg logConfig) (*guardedLog, error) {
 		files = steppedFS{files, cfg.step}
 	}
 	l := &guardedLog{
-		cfg: cfg, meta: &metadb.BoltMetaDB{},
+		cfg: cfg, meta: &metadb.BoltMetaDB{}, turn: make(chan struct{}, 1),
 		files: &segments{Filer: segment.NewFiler(cfg.dir, files)},
 	}
 	err := l.files.repair(l.meta, cfg.dir)
@@ -137,18 +140,27 @@ func openLog(cfg logConfig) (*guardedLog, error) {
 }
 
 // Close closes the list of files, too, which raft-wal leaves open and locked.
-func (l *guardedLog) Close() error { return errors.Join(l.WAL.Close(), l.meta.Close()) }
+func (l *guardedLog) Close() error {
+	defer l.take()()
+	return errors.Join(l.WAL.Close(), l.meta.Close())
+}
 
 func (l *guardedLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
-// StoreLogs waits for a rotation, which holds raft-wal's lock, where it can be seen to
-// wait: not there. One that does not come to its end, the write itself tells of.
 func (l *guardedLog) StoreLogs(entries []*raft.Log) error {
-	_ = l.files.settled()
+	defer l.take()()
+	_ = l.files.settled() // of a rotation that does not come to its end, the write itself tells
 	return l.check(l.WAL.StoreLogs(entries))
 }
 
+// take waits for the turn, and returns what gives it back.
+func (l *guardedLog) take() (release func()) {
+	l.turn <- struct{}{}
+	return func() { <-l.turn }
+}
+
 func (l *guardedLog) DeleteRange(first, last uint64) error {
+	defer l.take()()
 	if err := l.files.settled(); err != nil {
 		return l.check(err)
 	}
