@@ -216,12 +216,13 @@ func (m *machine) look(s *scene, e *Edge) {
 // oldest of three has no answer.
 const unansweredBeats = 1 + 3
 
-// answered notes that a beat was answered at some time within the last ago.
+// answered notes that a beat was answered at some time within the last ago: the silence
+// before it may have lasted until now.
 func (m *machine) answered(now, ago time.Duration) {
 	m.count(now)
 	if at := now - ago; !m.certain || at > m.surely {
 		on := max(0, m.on-ago)
-		if silence := on - m.surelyOn; silence > m.silence || at-m.broken > time.Minute {
+		if silence := m.on - m.surelyOn; silence > m.silence || at-m.broken > time.Minute {
 			m.silence, m.broken = silence, at
 		}
 		m.surely, m.surelyOn, m.certain = at, on, true

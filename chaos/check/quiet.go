@@ -185,6 +185,10 @@ func told(history []fleet.HistoryEntry, kill fleet.Transition) bool {
 	})
 }
 
+// unseenRows may be lost with a journal's damage before anybody has seen them: one end of
+// a task, in the time from one look to the next.
+const unseenRows = 1
+
 // startedOnce checks that a task which never ends by itself was started at most
 // once in each boot of its machine. Any row that was dropped at the journal's bound,
 // and counted, may have told of an end.
@@ -200,6 +204,9 @@ func startedOnce(e Edge, starts map[fleet.AllocID]int) []Violation {
 		if row.Kind == fleet.TransitionGap {
 			counted[happeningOf(row)] = true
 			dropped += int(row.Dropped)
+			if row.Dropped == 0 && row.Message != "" { // it tells of damage
+				dropped += unseenRows
+			}
 		}
 		if row.Alloc == "" || row.Event == nil {
 			continue

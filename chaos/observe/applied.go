@@ -12,7 +12,7 @@ import (
 
 // digestEvery is at which entries the state's digest is taken: by their number, so
 // that all hubs take it at the same ones.
-const digestEvery = 128
+const digestEvery = 64
 
 var kinds = map[state.Kind]string{
 	state.KindJobRegister: "job_register", state.KindJobDeregister: "job_deregister", state.KindNodeRegister: "node_register",

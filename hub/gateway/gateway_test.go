@@ -150,6 +150,35 @@ func TestHoldings(t *testing.T) {
 	})
 }
 
+// What could not be committed while nobody led is noted later in the same session.
+func TestOrphansAreNotedLater(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	h.mustDescribe(node1)
+	h.mustPlace(node1, alloc1)
+	w := h.mustDial(t, node1)
+	w.open(1, "agent-1")
+	tried := make(chan struct{}, 1)
+	h.setApplied(func(c state.Command) {
+		if _, ok := c.(state.NodeResync); ok {
+			select {
+			case tried <- struct{}{}:
+			default:
+			}
+		}
+	})
+	h.setBroken(true)
+	const unknown = fleet.AllocID("aaaaaaaa-0000-4000-8000-00000000dead")
+	w.send(syncproto.StreamDesired, syncproto.Holdings{Allocs: []fleet.AllocID{alloc1, unknown}})
+	<-tried
+	h.setBroken(false)
+	h.mustStop(alloc1, "job stopped")
+	h.eventually("the orphan is shown", func(v *state.View) bool {
+		n, _ := v.Node(node1)
+		return slices.Equal(n.Orphans, []fleet.AllocID{unknown})
+	})
+}
+
 // Row 3 of the issue: the wire driven by hand.
 func TestUpdateBeforeHeartbeat(t *testing.T) {
 	t.Parallel()

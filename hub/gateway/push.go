@@ -23,8 +23,9 @@ const maxQuestions = 16
 // that a large desired state on a slow link delays no heartbeat. It also ends the
 // session when the replicated node has moved on without it.
 type pusher struct {
-	s      *session
-	stream chan *transport.Stream // the desired stream, once
+	s       *session
+	stream  chan *transport.Stream // the desired stream, once
+	unnoted []fleet.AllocID        // orphans that no entry tells of yet; of run alone
 
 	mu        sync.Mutex
 	questions []question
@@ -129,8 +130,11 @@ func (p *pusher) frames(ctx context.Context, told *delivery, node *fleet.Node) [
 		frames, orphans := told.answer(view, q.held)
 		out = append(out, frames...)
 		if len(orphans) > 0 {
-			p.noteOrphans(ctx, node, orphans)
+			p.unnoted = orphans
 		}
+	}
+	if len(p.unnoted) > 0 && p.noteOrphans(ctx, node, p.unnoted) {
+		p.unnoted = nil
 	}
 	for i := range out {
 		out[i].Term = p.s.gw.cfg.Term()
@@ -143,12 +147,12 @@ func (p *pusher) frames(ctx context.Context, told *delivery, node *fleet.Node) [
 
 // noteOrphans shows allocations that an edge holds and the cluster has no record
 // of: it keeps them until somebody decides.
-func (p *pusher) noteOrphans(ctx context.Context, node *fleet.Node, orphans []fleet.AllocID) {
+func (p *pusher) noteOrphans(ctx context.Context, node *fleet.Node, orphans []fleet.AllocID) (noted bool) {
 	if slices.Equal(node.Orphans, orphans) {
-		return
+		return true
 	}
 	p.s.log.Warn("edge holds allocations that the cluster does not know", "count", len(orphans), "allocs", shortened(orphans))
-	p.s.note(ctx, state.NodeResync{
+	return p.s.note(ctx, state.NodeResync{
 		NodeID: node.ID, Epoch: node.Epoch, Orphans: orphans, Now: time.Now().UnixNano(),
 		Reason: fmt.Sprintf("keeps %d allocations that the cluster does not know: %s", len(orphans), shortened(orphans)),
 	})
@@ -183,10 +187,17 @@ func (p *pusher) send(ctx context.Context, out *syncproto.Writer, f syncproto.De
 	return out.Write(f)
 }
 
-// wait returns when changed does, or a question comes.
+// noteAgain is when what could not be noted is tried again.
+const noteAgain = 10 * time.Second
+
+// wait returns when changed does, a question comes, or there is something to be noted
+// again.
 func (p *pusher) wait(ctx context.Context, changed func(context.Context) error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if len(p.unnoted) > 0 {
+		defer time.AfterFunc(noteAgain, cancel).Stop()
+	}
 	p.mu.Lock()
 	p.wake = cancel
 	asked := len(p.questions) > 0

@@ -209,9 +209,9 @@ func (s *session) resync(ctx context.Context, cmd state.NodeResync, applied flee
 	}
 }
 
-// note commits what people should know of the node. That it cannot be noted stops
-// nothing.
-func (s *session) note(ctx context.Context, cmd state.NodeResync) {
+// note commits what people should know of the node, if it can. That it cannot be noted
+// stops nothing.
+func (s *session) note(ctx context.Context, cmd state.NodeResync) (noted bool) {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := s.gw.cfg.Apply.Apply(ctx, cmd)
@@ -221,4 +221,5 @@ func (s *session) note(ctx context.Context, cmd state.NodeResync) {
 	if err != nil {
 		s.log.Warn("node's state not noted", "reason", cmd.Reason, "error", err)
 	}
+	return err == nil
 }
