@@ -69,7 +69,7 @@ var Stretched = HubTuning{
 // their length, and a log that is short enough for a hub that was away to need a snapshot.
 var Drawn = HubTuning{
 	Heartbeat: 8 * time.Second, Election: 8 * time.Second, Lease: 4 * time.Second, Commit: 2 * time.Second,
-	PeerIdle: 20 * time.Second, GossipProbe: 8 * time.Second,
+	PeerIdle: 20 * time.Second, GossipProbe: 16 * time.Second,
 	SnapshotInterval: time.Minute, SnapshotThreshold: 128, TrailingLogs: 8, SegmentBytes: 16 << 10,
 }
 
