@@ -33,7 +33,7 @@ type machine struct {
 	// of that; certain is false before the first.
 	surely, surelyOn time.Duration
 	certain          bool
-	// silence is how long the machine had run without one until broken, when it had one
+	// silence is how long the machine had run without one until broken, by when it had one
 	// again; a short one does not hide a long one of the same minute.
 	silence, broken time.Duration
 	kills           int // unclean ends of its agent since the last beat
@@ -222,8 +222,8 @@ func (m *machine) answered(now, ago time.Duration) {
 	m.count(now)
 	if at := now - ago; !m.certain || at > m.surely {
 		on := max(0, m.on-ago)
-		if silence := m.on - m.surelyOn; silence > m.silence || at-m.broken > time.Minute {
-			m.silence, m.broken = silence, at
+		if silence := m.on - m.surelyOn; silence > m.silence || now-m.broken > time.Minute {
+			m.silence, m.broken = silence, now
 		}
 		m.surely, m.surelyOn, m.certain = at, on, true
 	}
