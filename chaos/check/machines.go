@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -105,11 +106,19 @@ func (t *machines) learn(s *scene, o *Observation) {
 			}
 			t.nodes[id][o.Edge.Name] = true
 		}
-	case o.Applied != nil && o.Applied.Effects != nil && o.Applied.Effects.Opened != nil && s.decided == s.now:
-		for _, m := range t.by {
-			if m.node == o.Applied.Effects.Opened.Node {
-				m.linked, m.opened = s.now, o.Applied.Effects.Opened.Session
-			}
+	case o.Applied != nil && o.Applied.Effects != nil && s.decided == s.now:
+		t.heardOf(s.now, o.Applied.Effects)
+	}
+}
+
+// heardOf takes what an entry tells of links: whoever opens a session or sends rows has one.
+func (t *machines) heardOf(now time.Duration, e *Effects) {
+	for _, m := range t.by {
+		if e.Opened != nil && m.node == e.Opened.Node {
+			m.linked, m.opened = now, e.Opened.Session
+		}
+		if slices.ContainsFunc(e.Batches, func(b Batch) bool { return b.Node == m.node && b.Code == "" }) {
+			m.linked = now
 		}
 	}
 }

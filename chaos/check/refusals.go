@@ -31,6 +31,8 @@ func newRefusals() *refusals { return &refusals{epochs: map[fleet.NodeID]fleet.E
 
 func (t *refusals) see(s *scene, o *Observation) {
 	switch {
+	case o.Applied != nil && o.Applied.Effects != nil && s.now-s.decided > s.limits.Slack:
+		// Hubs that were put back apply it again: who was refused has heard of it long ago.
 	case o.Applied != nil && o.Applied.Effects != nil:
 		if opened := o.Applied.Effects.Opened; opened != nil {
 			t.epochs[opened.Node] = opened.Epoch

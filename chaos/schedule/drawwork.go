@@ -199,8 +199,8 @@ func (d *drawer) steps() []Step {
 	var steps []Step
 	for _, at := range times {
 		j := pick(d.rng, d.s.Jobs...)
-		if at < j.Start {
-			continue
+		if at < j.Start || slices.ContainsFunc(steps, func(s Step) bool { return s.Job == j.ID && s.At == at }) {
+			continue // it is not there yet, or nobody could say which of both is wanted
 		}
 		step := Step{At: at, Job: j.ID}
 		switch cmp.Or(stands[j.ID], jobRuns) {

@@ -20,7 +20,7 @@ const (
 	// falls due.
 	lookEvery = time.Second + 7*time.Millisecond
 	// rowsEvery is how often the rows of journals are read, in looks.
-	rowsEvery = 10
+	rowsEvery = 5
 	// seldom is how often they are looked at, in looks, where no expectation has to be
 	// judged to the second: the taps tell of everything that is decided or happens.
 	seldom = 10
@@ -37,7 +37,7 @@ type looked struct {
 func (r *run) watch(ctx context.Context) {
 	every, rows := lookEvery, rowsEvery
 	if !r.Strict {
-		every, rows = seldom*lookEvery, rowsEvery/seldom
+		every, rows = seldom*lookEvery, 1
 	}
 	for n := 0; pause(ctx, every); n++ {
 		r.lookAtHub(r.c.Hubs[n%len(r.c.Hubs)])
