@@ -105,7 +105,7 @@ func (l *Link) connection(ctx context.Context) (*found, error) {
 			return nil, ctx.Err()
 		case <-failed:
 			failed = nil
-			if l.mem.Session > 0 && (!l.mem.Disconnected || planted.On(planted.DisconnectTwice)) {
+			if l.mem.Session > 0 {
 				l.noteLoss(ctx, "no hub was reached")
 			}
 		case f := <-s.found:

@@ -190,7 +190,7 @@ func (l *Link) lost(ctx context.Context, e ending) {
 // noteLoss journals that the link is gone, with the last answered beat as the
 // edge saw it; once, also where the return could not be journaled.
 func (l *Link) noteLoss(ctx context.Context, why string) {
-	if l.mem.Disconnected {
+	if l.mem.Disconnected && !planted.On(planted.DisconnectTwice) {
 		return
 	}
 	l.mem.Disconnected = true
