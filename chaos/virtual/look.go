@@ -91,15 +91,6 @@ func (r *run) lookAtEdge(ctx context.Context, e *Edge, rows bool) {
 	r.see(check.Observation{Edge: observe.Edge(e.Name, a.NodeID(), link, journal, news)})
 }
 
-// lookAtLink tells of the edge's link as it is now: a session that goes on where a node has
-// not missed its deadline leaves no entry.
-func (r *run) lookAtLink(edge string) {
-	if a := r.c.Edge(edge).Agent(); a != nil {
-		link, journal := a.Standing()
-		r.see(check.Observation{Edge: observe.Edge(edge, a.NodeID(), link, journal, nil)})
-	}
-}
-
 // news are the rows that the edge's journal did not hold when it was looked at last. A
 // journal that was damaged may have new rows under old numbers.
 func (r *run) news(ctx context.Context, e *Edge) []fleet.Transition {

@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"context"
 	"fmt"
 
 	"skerry/chaos/check"
@@ -64,8 +65,10 @@ func (r *run) task(edge string, e sim.Event) {
 	what := map[string]string{
 		sim.Started: check.TaskStarted, sim.Exited: check.TaskExited, sim.Stopped: check.TaskStopped, sim.Vanished: check.TaskVanished,
 	}[e.What]
-	if e.What == sim.Stopped { // whose word it was depends on whether a hub's could come through
-		r.lookAtLink(edge)
+	if e.What == sim.Stopped {
+		// Whose word it was depends on whether a hub's could come through, and a session
+		// that goes on before its node's deadline leaves no entry.
+		r.lookAtEdge(context.Background(), r.c.Edge(edge), false)
 	}
 	if e.What == sim.Started {
 		r.expect.tell(func(j *schedule.Judge) { j.Started(id.Alloc, id.Task) })

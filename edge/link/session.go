@@ -370,10 +370,12 @@ func (s *session) learn(hubs []string) {
 }
 
 // remember writes what the link has to remember; without it the session ends.
-func (s *session) remember(ctx context.Context, rows ...fleet.Transition) {
-	if err := s.keep(ctx, rows...); err != nil {
+func (s *session) remember(ctx context.Context, rows ...fleet.Transition) (kept bool) {
+	err := s.keep(ctx, rows...)
+	if err != nil {
 		s.stop(fleet.AsError(err))
 	}
+	return err == nil
 }
 
 // commit is the first answer: the cluster has committed the session, and the way
@@ -392,9 +394,8 @@ func (s *session) commit(ctx context.Context, ack syncproto.HeartbeatAck) {
 		s.mem.Rejoined = true
 	}
 	s.mem.Cluster, s.mem.Disconnected, s.mem.Fenced = s.welcome.Cluster, false, ""
-	if err := s.keep(ctx, rows...); err != nil {
+	if !s.remember(ctx, rows...) {
 		s.mem.Disconnected = noted // as the journal has it
-		s.stop(fleet.AsError(err))
 	}
 	wentBack := s.mem.WentBack
 	s.board.set(func(st *Status) {
