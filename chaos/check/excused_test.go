@@ -12,6 +12,7 @@ import (
 // TestExcused has things happen that look like a violation, and are none.
 func TestExcused(t *testing.T) {
 	stopSoon := &fleet.Disconnect{StopOnClientAfter: ptr(time.Minute)}
+	stopSooner := &fleet.Disconnect{StopOnClientAfter: ptr(25 * time.Second)}
 	window := &fleet.Disconnect{LostAfter: ptr(30 * time.Second)}
 	for _, c := range []struct {
 		name string
@@ -64,6 +65,21 @@ func TestExcused(t *testing.T) {
 			p.pass(2 * time.Second)
 			p.end(p.e, p.id)
 			p.conclude(p.id, fleet.ClientComplete)
+		}},
+		{"the same, soon after a longer silence", stopSooner, func(p *plant) {
+			heal := p.away()
+			p.pass(12 * time.Second)
+			p.end(p.e, p.id)
+			p.pass(20 * time.Second)
+			heal()
+			p.conclude(p.id, fleet.ClientComplete)
+			next := p.place(p.register("next", 1, stopSooner), 0, p.e, "")
+			heal = p.cut(p.e)
+			p.pass(26 * time.Second)
+			heal()
+			p.pass(2 * time.Second)
+			p.end(p.e, next)
+			p.conclude(next, fleet.ClientComplete)
 		}},
 		{"the same across a boot, by its machine's own time", stopSoon, func(p *plant) {
 			heal := p.away()

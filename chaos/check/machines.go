@@ -26,24 +26,29 @@ type machine struct {
 	linked    time.Duration // when it was last known to have a session
 	session   uint64
 	opened    uint64 // the newest session that was committed
-	// beat is when it last had an answer, and beatOn for how long the machine had run
-	// by then; ok is false before the first.
+	// beat is when it last had an answer, as its agent said, and beatOn for how long the
+	// machine had run by then at most; beaten is false before the first.
 	beat, beatOn time.Duration
 	beaten       bool
 	// surely is a time since which it had an answer for certain, whatever its agent says
 	// of that; certain is false before the first.
 	surely, surelyOn time.Duration
 	certain          bool
-	// silence is how long the machine had run without one until broken, by when it had one
-	// again; a short one does not hide a long one of the same minute.
-	silence, broken time.Duration
-	kills           int // unclean ends of its agent since the last beat
+	silences []silence // of the last minute, that are over
+	kills    int       // unclean ends of its agent since the last beat
 
 	// damaged says that its journal lost what it held, and no hub has told it again
 	// what it shall run; mended is when the last time of that was over, -1: never.
 	damaged bool
 	mended  time.Duration
 }
+
+// silence is how long a machine had run without an answer until it had one again.
+type silence struct{ lasted, broken time.Duration }
+
+// keptSilences is for how long a silence that is over is remembered: longer than
+// any task takes to be stopped.
+const keptSilences = time.Minute
 
 // taskTruth is a task as it really is.
 type taskTruth struct {
@@ -134,6 +139,9 @@ func (m *machine) process(s *scene, p *Process) {
 	}
 	if m.agent >= 0 && p.What != ProcessStop {
 		m.kills++
+	}
+	if m.connected >= 0 { // it may have had answers since its agent was asked
+		m.beatOn = m.on
 	}
 	m.agent, m.connected = -1, -1
 	if p.What == ProcessReboot || p.What == ProcessPowerCut {
@@ -231,9 +239,8 @@ func (m *machine) answered(now, ago time.Duration) {
 	m.count(now)
 	if at := now - ago; !m.certain || at > m.surely {
 		on := max(0, m.on-ago)
-		if silence := m.on - m.surelyOn; silence > m.silence || now-m.broken > time.Minute {
-			m.silence, m.broken = silence, now
-		}
+		m.silences = slices.DeleteFunc(m.silences, func(s silence) bool { return now-s.broken > keptSilences })
+		m.silences = append(m.silences, silence{lasted: m.on - m.surelyOn, broken: now})
 		m.surely, m.surelyOn, m.certain = at, on, true
 	}
 }
@@ -249,8 +256,10 @@ func (m *machine) alone(now time.Duration) time.Duration {
 func (m *machine) aloneAtMost(now, ago time.Duration) time.Duration {
 	m.count(now)
 	alone := m.on - m.surelyOn
-	if m.certain && m.broken >= now-ago {
-		alone = max(alone, m.silence)
+	for _, s := range m.silences {
+		if s.broken >= now-ago {
+			alone = max(alone, s.lasted)
+		}
 	}
 	return alone
 }
