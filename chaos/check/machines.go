@@ -34,8 +34,8 @@ type machine struct {
 	// of that; certain is false before the first.
 	surely, surelyOn time.Duration
 	certain          bool
-	silences []silence // of the last minute, that are over
-	kills    int       // unclean ends of its agent since the last beat
+	silences         []silence // of the last minute, that are over
+	kills            int       // unclean ends of its agent since the last beat
 
 	// damaged says that its journal lost what it held, and no hub has told it again
 	// what it shall run; mended is when the last time of that was over, -1: never.

@@ -38,9 +38,6 @@ const (
 	playDir      = "PLANTED_DIR"
 )
 
-// smallJournal is the bound of edges' journals in the scenario that fills one.
-const smallJournal = 64 << 10
-
 // verdict is what a child process prints.
 type verdict struct {
 	Outcome history.Outcome
@@ -107,9 +104,6 @@ func playAlone(path, dir string) {
 			os.Exit(0)
 		}
 	}}
-	if path == string(planted.UnboundedBuffer)+".txt" {
-		p.Fleet.JournalMaxBytes, p.Limits.JournalBytes = smallJournal, smallJournal
-	}
 	out, err := p.Run(context.Background(), func() time.Duration { return 0 })
 	v := verdict{Outcome: out.Outcome, Reasons: out.Reasons, Found: out.Found, Reached: planted.Reached()}
 	if err != nil {

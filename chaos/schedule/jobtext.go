@@ -109,6 +109,8 @@ func wordAttribute[T any](name string, field func(*T) *bool) attribute[T] {
 const (
 	mostCPU    = 1_000_000
 	mostMemory = 10_000_000
+	// Bounds of an edge's journal, in KiB.
+	leastJournal, mostJournal = 16, 1 << 20
 )
 
 var edgeAttributes = []attribute[Edge]{
@@ -118,6 +120,7 @@ var edgeAttributes = []attribute[Edge]{
 	textAttribute("link", func(e *Edge) *string { return (*string)(&e.Link) }),
 	countAttribute("cpu", mostCPU, func(e *Edge) *int { return &e.CPU }),
 	countAttribute("memory", mostMemory, func(e *Edge) *int { return &e.MemoryMB }),
+	countAttribute("journal", mostJournal, func(e *Edge) *int { return &e.JournalKiB }),
 }
 
 var poolAttributes = []attribute[Pool]{

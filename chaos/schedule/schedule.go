@@ -43,6 +43,7 @@ type Edge struct {
 	Link       Profile
 	CPU        int // MHz; 0: DefaultEdgeCPU
 	MemoryMB   int // 0: DefaultEdgeMemoryMB
+	JournalKiB int // bound of its journal; 0: that of production
 }
 
 // What an edge has where nothing is said.

@@ -166,6 +166,9 @@ func (e Edge) validate(ps *Problems, i int) {
 	if e.CPU < 0 || e.CPU > 1_000_000 || e.MemoryMB < 0 || e.MemoryMB > 10_000_000 {
 		ps.add(PartEdge, i, "cpu is 0 to 1000000 MHz and memory 0 to 10000000 MB")
 	}
+	if e.JournalKiB != 0 && (e.JournalKiB < leastJournal || e.JournalKiB > mostJournal) {
+		ps.add(PartEdge, i, "journal is %d to %d KiB", leastJournal, mostJournal)
+	}
 }
 
 // reservedName reports whether a name means something as a target of a fault.

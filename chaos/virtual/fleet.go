@@ -17,8 +17,6 @@ type Fleet struct {
 	// CertValidity is how long edges' certificates are valid; 0: so short that they
 	// expire in most runs.
 	CertValidity time.Duration
-	// JournalMaxBytes bounds edges' journals; 0: as production does.
-	JournalMaxBytes int64
 }
 
 // meta is an edge's, with its site.

@@ -128,6 +128,11 @@ func (p Play) limits() check.Limits {
 	for _, pool := range p.Schedule.Topology.Pools {
 		l.LongestTTL = max(l.LongestTTL, pool.TTL)
 	}
+	if l.JournalBytes == 0 && !slices.ContainsFunc(p.Schedule.Topology.Edges, func(e schedule.Edge) bool { return e.JournalKiB == 0 }) {
+		for _, e := range p.Schedule.Topology.Edges {
+			l.JournalBytes = max(l.JournalBytes, int64(e.JournalKiB)<<10)
+		}
+	}
 	return l
 }
 
@@ -243,7 +248,7 @@ func (r *run) config() Config {
 			Name: e.Name, Datacenter: cmp.Or(e.Datacenter, schedule.DefaultDatacenter), NodePool: e.Pool,
 			Meta: r.Fleet.meta(e), Attributes: r.Fleet.Attributes[e.Name],
 			CPU: cmp.Or(e.CPU, schedule.DefaultEdgeCPU), MemoryMB: cmp.Or(e.MemoryMB, schedule.DefaultEdgeMemoryMB),
-			JournalMaxBytes: r.Fleet.JournalMaxBytes,
+			JournalMaxBytes: int64(e.JournalKiB) << 10,
 		})
 	}
 	return cfg
