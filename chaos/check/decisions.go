@@ -14,7 +14,8 @@ import (
 // no node is over-committed, nothing is given up before its window is over.
 type decisions struct {
 	status  map[fleet.AllocID]*conclusion
-	replays map[fleet.NodeID]bool // nodes whose history comes in
+	replays map[fleet.NodeID]bool          // nodes whose history comes in
+	gone    map[fleet.NodeID]time.Duration // since when nodes are out of sight
 	told    map[string]bool
 }
 
@@ -22,6 +23,7 @@ type decisions struct {
 type conclusion struct {
 	client  string
 	states  int
+	grown   time.Duration // when there were more states
 	unknown time.Duration // since when it is unknown
 	due     bool          // back, and not settled
 	seen    time.Duration
@@ -47,7 +49,7 @@ func (c *conclusion) away(a *fleet.Alloc, now time.Duration) {
 }
 
 func newDecisions() *decisions {
-	return &decisions{status: map[fleet.AllocID]*conclusion{}, replays: map[fleet.NodeID]bool{}, told: map[string]bool{}}
+	return &decisions{status: map[fleet.AllocID]*conclusion{}, replays: map[fleet.NodeID]bool{}, gone: map[fleet.NodeID]time.Duration{}, told: map[string]bool{}}
 }
 
 func (t *decisions) see(s *scene, o *Observation) {
@@ -65,6 +67,7 @@ func (t *decisions) see(s *scene, o *Observation) {
 			*c = conclusion{seen: c.seen, absences: c.absences}
 		}
 		clear(t.replays)
+		clear(t.gone)
 		clear(t.told)
 	}
 }
@@ -89,15 +92,18 @@ func (t *decisions) entry(s *scene, a *Applied) {
 	e := a.Effects
 	t.evaluations(s, a)
 	if e.Opened != nil {
-		t.replays[e.Opened.Node] = e.Opened.Status == fleet.NodeInitializing
+		t.returns(e.Opened.Node, e.Opened.Status)
 	}
 	for _, b := range e.Batches {
 		if b.Code == "" {
-			t.replays[b.Node] = b.Status == fleet.NodeInitializing
+			t.returns(b.Node, b.Status)
 		}
 	}
 	for _, m := range e.Moved {
 		t.replays[m.Node] = false
+		if _, again := t.gone[m.Node]; !again {
+			t.gone[m.Node] = s.decided
+		}
 		if m.Status == fleet.NodeDown {
 			s.reach(BranchDown)
 		} else {
@@ -111,6 +117,14 @@ func (t *decisions) entry(s *scene, a *Applied) {
 		}
 	}
 	t.allocs(s, e.Allocs)
+}
+
+// returns notes the status of a node that has a session.
+func (t *decisions) returns(node fleet.NodeID, status fleet.NodeStatus) {
+	t.replays[node] = status == fleet.NodeInitializing
+	if status == fleet.NodeReady {
+		delete(t.gone, node)
+	}
 }
 
 // evaluations judges what an entry's rows were a reason for.
@@ -195,16 +209,24 @@ func (t *decisions) alloc(s *scene, a *fleet.Alloc) {
 	if len(a.AllocStates) > c.states {
 		s.judge(OncePerDisconnect)
 		for i := max(1, c.states); i < len(a.AllocStates); i++ {
-			if before, next := a.AllocStates[i-1].Value, a.AllocStates[i].Value; before == next {
+			before, next := a.AllocStates[i-1].Value, a.AllocStates[i].Value
+			if before == next && !(next == fleet.ClientLost && t.revived(s, a, c.grown)) {
 				t.once(s, OncePerDisconnect, a.Name, []string{states(a)},
 					fmt.Sprintf("allocation %s is concluded to be %s twice in a row", fleet.Short(a.ID), next))
 			}
 		}
 	}
 	grew := len(a.AllocStates) > c.states
+	if grew {
+		c.grown = s.now
+	}
 	switch {
 	case a.ClientStatus == fleet.ClientUnknown && (c.client != fleet.ClientUnknown || grew):
-		c.away(a, s.decided)
+		since := s.decided
+		if gone, ok := t.gone[a.NodeID]; ok { // the plan says so a little later
+			since = min(since, gone)
+		}
+		c.away(a, since)
 		s.reach(BranchUnknown)
 	case a.ClientStatus == fleet.ClientLost && c.client == fleet.ClientUnknown:
 		t.givenUp(s, a, c)
@@ -214,6 +236,13 @@ func (t *decisions) alloc(s *scene, a *fleet.Alloc) {
 		t.settled(s, a)
 	}
 	c.client, c.states, c.due = a.ClientStatus, len(a.AllocStates), due
+}
+
+// revived reports whether an edge whose journal was damaged since then may have taken up
+// again what had ended there.
+func (t *decisions) revived(s *scene, a *fleet.Alloc, then time.Duration) bool {
+	m := s.truth.by[s.fleet.name(a.NodeID)]
+	return m != nil && m.forgetful(then)
 }
 
 func states(a *fleet.Alloc) string {

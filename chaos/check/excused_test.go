@@ -144,6 +144,18 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.run(p.e, p.id)
 		}},
+		{"an allocation that is lost again, since a damaged journal had its edge take it up again", window, func(p *plant) {
+			p.away()
+			p.pass(45 * time.Second)
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.conclude(p.id, fleet.ClientLost)
+			p.process(p.e, check.ProcessKill)
+			end := p.fault("torn-page", []check.Effect{check.Damages}, p.e.name)
+			p.process(p.e, check.ProcessStart)
+			end()
+			p.pass(30 * time.Second)
+			p.conclude(p.id, fleet.ClientLost)
+		}},
 		{"a history with a damage in it that is applied again", nil, func(p *plant) {
 			p.row(p.e, fleet.Transition{Kind: fleet.TransitionGap, Message: "the journal was damaged"})
 			p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent}) // of a moment before the rows that were lost
@@ -189,6 +201,19 @@ func TestExcused(t *testing.T) {
 				p.send(p.e)
 				p.pass(2 * time.Second)
 			}
+		}},
+		{"a window that counts from when the node went, not from the plan that says so", window, func(p *plant) {
+			heal := p.cut(p.e)
+			p.pass(15 * time.Second)
+			p.e.status = fleet.NodeDisconnected
+			p.entry("node_status", &check.Effects{Moved: []check.Moved{{Node: p.e.node, Epoch: p.e.epoch, Status: p.e.status}}})
+			p.pass(6 * time.Second)
+			p.conclude(p.id, fleet.ClientUnknown)
+			p.pass(25 * time.Second)
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.conclude(p.id, fleet.ClientLost)
+			heal()
+			p.end(p.e, p.id)
 		}},
 		{"a window that is over soon after hubs were put back", window, func(p *plant) {
 			p.away()

@@ -178,6 +178,28 @@ func TestStopFreesNothing(t *testing.T) {
 	}
 }
 
+// What replaces an allocation is not committed where its stop is rejected with its node.
+func TestAReplacementNeedsItsStop(t *testing.T) {
+	c := newCluster(t)
+	n1, n2, j := c.node("n1", 1000), c.node("n2", 1000), c.job("shop")
+	c.lead()
+	old := c.alloc(j, n1, 800)
+	c.submit(c.placing(j, old))
+	stop := old
+	stop.DesiredStatus = fleet.DesiredStop
+	replacement, other, tooMuch := c.alloc(j, n2, 100), c.alloc(j, n2, 100), c.alloc(j, n1, 800)
+	replacement.PreviousAllocation = old.ID
+	p := c.placing(j, replacement, other, tooMuch)
+	p.NodeUpdate = byNode(stop)
+	res := c.submit(p)
+	if res.Rejected[n1] != "cpu exhausted" || len(res.NodeUpdate) != 0 {
+		t.Fatalf("result: %+v", res)
+	}
+	if c.exists(replacement) || !c.exists(other) {
+		t.Errorf("the replacement was committed: %t, what stands alone: %t", c.exists(replacement), c.exists(other))
+	}
+}
+
 // Plans that are being committed count, and two for the last free place do not
 // both get it.
 func TestPlansInFlightCount(t *testing.T) {

@@ -125,6 +125,27 @@ func (v *verified) split(pending usage) {
 	if v.plan.AllAtOnce {
 		clear(v.result.NodeUpdate)
 		clear(v.result.NodeAllocation)
+		return
+	}
+	v.keepApart()
+}
+
+// keepApart takes out what replaces an allocation whose stop was rejected together with
+// its node: both would run.
+func (v *verified) keepApart() {
+	stays := map[fleet.AllocID]bool{}
+	for id := range v.result.Rejected {
+		for _, a := range v.plan.NodeUpdate[id] {
+			stays[a.ID] = true
+		}
+	}
+	for id, list := range v.result.NodeAllocation {
+		replaces := func(a fleet.Alloc) bool { return stays[a.PreviousAllocation] }
+		if list = slices.DeleteFunc(slices.Clone(list), replaces); len(list) == 0 {
+			delete(v.result.NodeAllocation, id)
+		} else {
+			v.result.NodeAllocation[id] = list
+		}
 	}
 }
 

@@ -94,11 +94,13 @@ func (t *tx) ready(n *nodeRow, w *wake) {
 		if a.ClientStatus == fleet.ClientUnknown {
 			a = t.changeAlloc(id, w.now, func(a *allocRow) { a.ClientStatus = seen(&a.Alloc, true) })
 		}
-		if !t.concerns(&a.Alloc, n.opened) {
-			continue
-		}
 		trigger := fleet.TriggerNodeUpdate
-		if a.NeedsToReconnect() {
+		switch {
+		case a.ModifyIndex > n.opened && t.awaited(&a.Alloc):
+			trigger = fleet.TriggerRetryFailedAlloc
+		case !t.concerns(&a.Alloc, n.opened):
+			continue
+		case a.NeedsToReconnect():
 			trigger = fleet.TriggerReconnect
 		}
 		w.want(a.Namespace, a.JobID, trigger, &n.Node)

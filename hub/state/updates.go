@@ -264,9 +264,22 @@ func seen(a *fleet.Alloc, ready bool) string {
 	return reported
 }
 
+// awaited reports whether a replacement waits until an allocation has surely ended, which
+// its edge says it has.
+func (t *tx) awaited(a *fleet.Alloc) bool {
+	if a.FollowupEvalID == "" || !a.ServerTerminal() || !a.EndedOnEdge() {
+		return false
+	}
+	e := t.evals.at(t, key(string(a.FollowupEvalID)))
+	return e != nil && !e.Terminal()
+}
+
 // judge asks for an evaluation where what a ready node reported needs a decision.
 func (t *tx) judge(before, after *fleet.Alloc, n *nodeRow, w *wake) {
 	if after.ServerTerminal() {
+		if !before.EndedOnEdge() && t.awaited(after) {
+			w.want(after.Namespace, after.JobID, fleet.TriggerRetryFailedAlloc, &n.Node)
+		}
 		return
 	}
 	ended := after.ClientStatus == fleet.ClientFailed ||

@@ -191,6 +191,43 @@ func TestUpdatesReconnectTrigger(t *testing.T) {
 	w.wantStatus(ids[0], fleet.ClientRunning, fleet.ClientRunning)
 }
 
+// Where a replacement waits until an edge has surely stopped the lost one, the news that
+// it has is looked at at once, whether it is told in the edge's history or after it.
+func TestAnAwaitedEndIsLookedAt(t *testing.T) {
+	for _, inHistory := range []bool{true, false} {
+		t.Run(fmt.Sprintf("in its history: %t", inHistory), func(t *testing.T) {
+			w := newT(t)
+			id := w.node("n1")
+			w.register(job("shop", fleet.JobTypeService, 1))
+			ids := w.place("shop", id, 1)
+			w.report(id, fleet.ClientRunning, ids...)
+			w.miss(id)
+			wait := fleet.Evaluation{
+				ID: fleet.EvalID(w.id("eval")), Namespace: fleet.DefaultNamespace, JobID: "shop", Status: fleet.EvalPending,
+				TriggeredBy: fleet.TriggerDisconnectTimeout, WaitUntil: w.now.Add(10 * time.Minute),
+			}
+			lost := w.concluded(fleet.ClientLost, ids...)
+			lost[0].FollowupEvalID = wait.ID
+			w.update(lost...)
+			w.must(state.Evals{Evals: []fleet.Evaluation{wait}, Now: w.nano()})
+			if inHistory {
+				w.journal(id, says(ids[0], fleet.ClientComplete))
+				w.session(id)
+				w.send(w.pending(id))
+			} else {
+				w.session(id)
+				w.wantEvals("shop", fleet.TriggerDisconnectTimeout)
+				w.report(id, fleet.ClientComplete, ids...)
+			}
+			w.wantStatus(ids[0], fleet.ClientComplete, fleet.ClientComplete)
+			w.wantEvals("shop", fleet.TriggerDisconnectTimeout, fleet.TriggerRetryFailedAlloc)
+			if w.session(id); len(w.open("shop")) != 2 {
+				t.Errorf("another session asks again: %d open evaluations", len(w.open("shop")))
+			}
+		})
+	}
+}
+
 func TestReceived(t *testing.T) {
 	w := newT(t)
 	id := w.node("n1")
