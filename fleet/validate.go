@@ -35,11 +35,9 @@ func (j *Job) Validate() Problems {
 		ps.add("Name", "a job's name may not contain a NUL")
 	}
 	switch j.Type {
-	case JobTypeService, JobTypeBatch:
-	case JobTypeSystem, JobTypeSysBatch:
-		ps.add("Type", "jobs of type %s are not supported yet", j.Type)
+	case JobTypeService, JobTypeBatch, JobTypeSystem, JobTypeSysBatch:
 	default:
-		ps.addHint("Type", "it is service or batch", "unknown job type %q", j.Type)
+		ps.addHint("Type", "it is service, batch, system or sysbatch", "unknown job type %q", j.Type)
 	}
 	if j.Priority < JobPriorityMin || j.Priority > JobPriorityMax {
 		ps.add("Priority", "must be between %d and %d, not %d", JobPriorityMin, JobPriorityMax, j.Priority)
@@ -89,6 +87,8 @@ func (g *TaskGroup) validate(ps *Problems, path, jobType string) {
 		ps.add(path+".Count", "may not be negative: %d", g.Count)
 	case g.Count > JobCountMax:
 		ps.add(path+".Count", "%d is more than %d", g.Count, JobCountMax)
+	case g.Count > 1 && (jobType == JobTypeSystem || jobType == JobTypeSysBatch):
+		ps.add(path+".Count", "jobs of type %s have one of a group on each node, not %d", jobType, g.Count)
 	}
 	checkMeta(ps, path+".Meta", g.Meta)
 	checkConstraints(ps, path, g.Constraints)

@@ -70,6 +70,9 @@ func (d *decision) classify(a *fleet.Alloc) *member {
 	node := d.in.Nodes[a.NodeID]
 	m := &member{a: a, absent: node != nil && (node.Status == fleet.NodeDisconnected || node.Status == fleet.NodeDown)}
 	m.rules = AbsenceOf(a.Group(), d.poolDefault(node))
+	if d.system() {
+		m.rules.Replace, m.rules.Hold = false, 0 // nothing ever takes its place elsewhere
+	}
 	ready := node != nil && node.Status == fleet.NodeReady
 	m.due = a.NeedsToReconnect() && (ready || m.absent && a.ClientTerminal())
 	if planted.On(planted.SettleTwice) {
@@ -96,6 +99,11 @@ func (d *decision) classify(a *fleet.Alloc) *member {
 		m.kind = present
 	}
 	return m
+}
+
+// system: the job has its allocations on every node.
+func (d *decision) system() bool {
+	return d.in.Job != nil && (d.in.Job.Type == fleet.JobTypeSystem || d.in.Job.Type == fleet.JobTypeSysBatch)
 }
 
 func (d *decision) poolDefault(n *fleet.Node) string {

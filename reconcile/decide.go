@@ -3,6 +3,7 @@ package reconcile
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"skerry/fleet"
@@ -15,6 +16,7 @@ type decision struct {
 	out     Output
 	changes map[versionKey]fleet.GroupChange
 	wishes  []wish
+	wanted  map[string]int // by group, of system jobs: how many nodes are to have one
 }
 
 // versionKey names a group of a version of the job.
@@ -39,17 +41,17 @@ func Decide(in Input) Output {
 			delete(groups, g.Name)
 		}
 	}
-	removed := make([]string, 0, len(groups))
-	for name := range groups {
-		removed = append(removed, name)
-	}
-	slices.Sort(removed)
-	for _, name := range removed {
-		d.stopGroup(name, groups[name])
-	}
+	d.stopGroups(groups)
 	d.followUps()
 	d.summarize()
 	return d.out
+}
+
+// stopGroups ends what is left of groups.
+func (d *decision) stopGroups(groups map[string][]*fleet.Alloc) {
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		d.stopGroup(name, groups[name])
+	}
 }
 
 // stopGroup ends all allocations of a group that the job does not have, or of a
@@ -205,7 +207,10 @@ func (d *decision) outdated(a *fleet.Alloc) bool {
 	return d.change(a) == fleet.GroupDestructive
 }
 
-func (d *decision) batch() bool { return d.in.Job != nil && d.in.Job.Type == fleet.JobTypeBatch }
+// batch: the job's allocations are to end.
+func (d *decision) batch() bool {
+	return d.in.Job != nil && (d.in.Job.Type == fleet.JobTypeBatch || d.in.Job.Type == fleet.JobTypeSysBatch)
+}
 
 // summarize counts what was decided.
 func (d *decision) summarize() {

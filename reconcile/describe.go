@@ -78,6 +78,9 @@ func (o *Output) lists() []verbList {
 func (p Placement) describe() string {
 	var b strings.Builder
 	b.WriteString(p.Name)
+	if p.Node != "" {
+		fmt.Fprintf(&b, " on %s", fleet.Short(p.Node))
+	}
 	if p.Previous != nil {
 		fmt.Fprintf(&b, " after %s", fleet.Short(p.Previous.ID))
 	}

@@ -10,6 +10,10 @@
 // holder then is. When an original is back, the slot is settled: one of the two
 // stays. Slots are what is counted, so that nothing is placed twice.
 //
+// DecideSystem looks at a system or sysbatch job: there a group has one allocation
+// on each node that suits it, all of the same name, and a node's allocations of a
+// group stand where a slot does otherwise.
+//
 // Package hub/scheduler is the caller: it makes the Input from a snapshot, finds
 // nodes for what is to be placed, and turns the Output into a plan.
 //
@@ -26,6 +30,8 @@
 //   - In settling, a running allocation beats one that is not, before scores are
 //     looked at; "older version" means that its tasks would have to be started
 //     anew, not merely that the number is lower.
+//   - A system job's allocation that failed is started anew on its node: at once,
+//     and after a delay that grows from 30 s to an hour where it fails again.
 //   - Delays count from when the hub heard of a failure, never from an edge's
 //     wall clock.
 package reconcile

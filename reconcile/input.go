@@ -9,7 +9,7 @@ import (
 // Input is the picture that a decision is made on: one job and all that the
 // cluster knows of it.
 type Input struct {
-	Job       *fleet.Job // nil: purged. Its type is service or batch
+	Job       *fleet.Job // nil: purged
 	Namespace string
 	JobID     fleet.JobID
 	EvalID    fleet.EvalID
@@ -18,6 +18,9 @@ type Input struct {
 	// the version that it runs; where it is nil its tasks count as changed.
 	Allocs []*fleet.Alloc
 	Nodes  map[fleet.NodeID]*fleet.Node // of Allocs; what is missing was removed
+	// Targets are the nodes that may take new work of a system or sysbatch job: those
+	// of its pool and datacenters that are ready and eligible.
+	Targets []*fleet.Node
 	// DefaultDisconnect is what absence of a disconnect block means, by node pool
 	// (fleet.DisconnectKeep where a pool is not in it).
 	DefaultDisconnect map[string]string
@@ -58,6 +61,7 @@ type Placement struct {
 	Previous *fleet.Alloc // replaced by it, nil for a new one
 	// Tracker is the new allocation's; nil where nothing failed before it.
 	Tracker   *fleet.RescheduleTracker
+	Node      fleet.NodeID // the only one that will do; "": any
 	AvoidNode fleet.NodeID // the node that Previous failed on, or that went away; "" for none
 	Reason    string
 }

@@ -134,8 +134,11 @@ func (l *life) stopAlloc(t *rapid.T) {
 	}
 }
 
+// steps are how much time may pass at once.
+var steps = []time.Duration{time.Second, 5 * time.Second, 31 * time.Second, 5 * time.Minute, time.Hour}
+
 func (l *life) pass(t *rapid.T) {
-	d := rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Second, 31 * time.Second, 5 * time.Minute, time.Hour}).Draw(t, "time")
+	d := rapid.SampledFrom(steps).Draw(t, "time")
 	w := l.s.w
 	w.now = w.now.Add(d)
 	for _, id := range slices.Sorted(maps.Keys(w.evals)) {
@@ -181,6 +184,21 @@ func (l *life) decide(eval fleet.EvalID) {
 
 // checkOutput: buckets, sums, reasons, bounds.
 func (l *life) checkOutput(in reconcile.Input, out reconcile.Output) {
+	l.checkBuckets(in, out)
+	for name, g := range out.Groups {
+		if g.Place+g.Destructive > g.Desired {
+			l.t.Fatalf("%d placements of group %s, which wants %d:\n%s", g.Place+g.Destructive, name, g.Desired, out.Describe())
+		}
+	}
+	for _, c := range out.Lost {
+		if waitedFor(w0(in, c.Alloc), c.Alloc) {
+			l.t.Fatalf("%s is waited for, and was given up: %s", c.Alloc.ID, c.Reason)
+		}
+	}
+}
+
+// checkBuckets: what holds for every type of job.
+func (l *life) checkBuckets(in reconcile.Input, out reconcile.Output) {
 	seen := map[fleet.AllocID]int{}
 	sums := map[string]int{}
 	for _, changes := range [][]reconcile.Change{out.Stops, out.Lost, out.Unknown, out.Reconnects, out.InPlace, out.Kept} {
@@ -205,17 +223,9 @@ func (l *life) checkOutput(in reconcile.Input, out reconcile.Output) {
 		}
 	}
 	for name, g := range out.Groups {
-		if places[name] > g.Desired {
-			l.t.Fatalf("%d placements of group %s, which wants %d:\n%s", places[name], name, g.Desired, out.Describe())
-		}
 		if g.Place+g.Destructive != places[name] ||
 			g.Stop+g.Destructive+g.Lost+g.Unknown+g.Reconnect+g.InPlace+g.Ignore != sums[name] {
 			l.t.Fatalf("group %s does not add up: %s", name, g)
-		}
-	}
-	for _, c := range out.Lost {
-		if waitedFor(w0(in, c.Alloc), c.Alloc) {
-			l.t.Fatalf("%s is waited for, and was given up: %s", c.Alloc.ID, c.Reason)
 		}
 	}
 	for _, e := range out.FollowUps {

@@ -164,8 +164,23 @@ func (s *script) job(args []string) error {
 	return nil
 }
 
+// groupOf finds the group that GROUP.FIELD is about, which it adds where it is not
+// there; the first one for a FIELD alone.
+func groupOf(job *fleet.Job, key string) (*fleet.TaskGroup, string) {
+	name, field, ok := strings.Cut(key, ".")
+	if !ok {
+		return &job.TaskGroups[0], key
+	}
+	if job.Group(name) == nil {
+		g := job.TaskGroups[0]
+		g.Name, g.Update, g.Tasks = name, nil, slices.Clone(g.Tasks)
+		job.TaskGroups = append(job.TaskGroups, g)
+	}
+	return job.Group(name), field
+}
+
 func jobField(job *fleet.Job, key, value string) (err error) {
-	g := &job.TaskGroups[0]
+	g, key := groupOf(job, key)
 	block := func() *fleet.Disconnect {
 		if g.Disconnect == nil {
 			g.Disconnect = &fleet.Disconnect{}
@@ -211,6 +226,9 @@ func jobField(job *fleet.Job, key, value string) (err error) {
 		job.Datacenters = strings.Split(value, ",")
 	case "leader":
 		g.Tasks[0].Leader = true
+	case "max_parallel":
+		g.Update = &fleet.Update{}
+		g.Update.MaxParallel, err = strconv.Atoi(value)
 	case "side": // a second task
 		g.Tasks = append(g.Tasks, fleet.Task{Name: value, Driver: "sim"})
 	case "group": // renames the group: the old one is gone
@@ -249,14 +267,37 @@ func policy(s string) (*fleet.ReschedulePolicy, error) {
 	return p, err
 }
 
+// node reads ID[..ID] STATUS FIELD….
 func (s *script) node(args []string) error {
+	if first, last, isRange := strings.Cut(args[0], ".."); isRange {
+		from, err1 := strconv.Atoi(strings.TrimLeft(first, "abcdefghijklmnopqrstuvwxyz"))
+		to, err2 := strconv.Atoi(last)
+		if err1 != nil || err2 != nil {
+			return fmt.Errorf("a range is like n0..9")
+		}
+		for i := from; i <= to; i++ {
+			one := append([]string{fmt.Sprintf("%s%d", strings.TrimRight(first, "0123456789"), i)}, args[1:]...)
+			if err := s.node(one); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	id, status := fleet.NodeID(args[0]), fleet.NodeStatus(args[1])
 	if s.w.nodes[id] == nil {
 		s.w.nodes[id] = &fleet.Node{ID: id, NodePool: fleet.DefaultPool}
 	}
 	for _, arg := range args[2:] {
-		if pool, ok := strings.CutPrefix(arg, "pool="); ok {
-			s.w.nodes[id].NodePool = pool
+		n := s.w.nodes[id]
+		switch key, value, _ := strings.Cut(arg, "="); key {
+		case "pool":
+			n.NodePool = value
+		case "dc":
+			n.Datacenter = value
+		case fleet.NodeEligible, fleet.NodeIneligible:
+			n.SchedulingEligibility = key
+		default:
+			return fmt.Errorf("%s: unknown field", arg)
 		}
 	}
 	s.w.setNode(id, status)
@@ -281,6 +322,9 @@ func (s *script) alloc(args []string) error {
 	for i := from; i <= to; i++ {
 		one := slices.Clone(args)
 		one[1] = strconv.Itoa(index + i - from)
+		if prefix, ok := strings.CutSuffix(args[2], "*"); ok { // each on a node of its own
+			one[1], one[2] = args[1], fmt.Sprintf("%s%d", prefix, i)
+		}
 		if err := s.oneAlloc(fmt.Sprintf("%s%d", strings.TrimRight(first, "0123456789"), i), one); err != nil {
 			return err
 		}
@@ -290,6 +334,11 @@ func (s *script) alloc(args []string) error {
 
 func (s *script) oneAlloc(id string, args []string) error {
 	g := s.w.job.TaskGroups[0]
+	for _, arg := range args[4:] {
+		if name, ok := strings.CutPrefix(arg, "in="); ok {
+			g = *s.w.job.Group(name)
+		}
+	}
 	status := args[3]
 	a := &fleet.Alloc{
 		ID: fleet.AllocID(id), Name: fmt.Sprintf("job.%s[%s]", g.Name, args[1]), TaskGroup: g.Name,
@@ -321,6 +370,7 @@ func (s *script) fields(a *fleet.Alloc, args []string) error {
 
 func (s *script) field(a *fleet.Alloc, key, value string) (err error) {
 	switch key {
+	case "in": // the group, see oneAlloc
 	case "desired":
 		a.DesiredStatus = value
 	case "client": // known to the hub and true

@@ -45,12 +45,14 @@ func (d *decision) slots(allocs []*fleet.Alloc) []*slot {
 		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.name, b.name))
 	})
 	for _, s := range slots {
-		slices.SortFunc(s.members, func(a, b *member) int {
-			return cmp.Or(cmp.Compare(a.a.CreateIndex, b.a.CreateIndex),
-				cmp.Compare(a.a.CreateTime, b.a.CreateTime), cmp.Compare(a.a.ID, b.a.ID))
-		})
+		slices.SortFunc(s.members, byCreation)
 	}
 	return slots
+}
+
+func byCreation(a, b *member) int {
+	return cmp.Or(cmp.Compare(a.a.CreateIndex, b.a.CreateIndex),
+		cmp.Compare(a.a.CreateTime, b.a.CreateTime), cmp.Compare(a.a.ID, b.a.ID))
 }
 
 // newest returns the newest member for which ok holds, or nil.

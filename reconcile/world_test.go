@@ -53,12 +53,30 @@ func (w *world) input(eval fleet.EvalID) reconcile.Input {
 	for _, id := range slices.Sorted(maps.Keys(w.allocs)) {
 		in.Allocs = append(in.Allocs, w.allocs[id])
 	}
+	for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
+		if n := w.nodes[id]; n.Schedulable() && w.job != nil && w.job.InPool(n.NodePool) && w.job.InDatacenter(n.Datacenter) {
+			in.Targets = append(in.Targets, n)
+		}
+	}
 	return in
+}
+
+// everywhere: the job's type has its allocations on every node.
+func (w *world) everywhere() bool {
+	return w.job != nil && (w.job.Type == fleet.JobTypeSystem || w.job.Type == fleet.JobTypeSysBatch)
+}
+
+// decided is what the decision for the job's type says.
+func (w *world) decided(in reconcile.Input) reconcile.Output {
+	if w.everywhere() {
+		return reconcile.DecideSystem(in)
+	}
+	return reconcile.Decide(in)
 }
 
 // decide decides and lets it happen.
 func (w *world) decide(eval fleet.EvalID) reconcile.Output {
-	out := reconcile.Decide(w.input(eval))
+	out := w.decided(w.input(eval))
 	w.apply(eval, out)
 	return out
 }
@@ -104,7 +122,7 @@ func (w *world) write(c reconcile.Change) {
 func (w *world) place(p reconcile.Placement) bool {
 	var ready, others []fleet.NodeID
 	for _, id := range slices.Sorted(maps.Keys(w.nodes)) {
-		if w.nodes[id].Schedulable() && w.unsuited[id] == "" {
+		if w.nodes[id].Schedulable() && w.unsuited[id] == "" && (p.Node == "" || p.Node == id) {
 			ready = append(ready, id)
 			if id != p.AvoidNode {
 				others = append(others, id)

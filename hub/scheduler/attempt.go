@@ -38,14 +38,25 @@ func newAttempt(v *state.View, eval *fleet.Evaluation, job *fleet.Job, now time.
 	if err != nil {
 		return nil, err
 	}
-	a.decisions = reconcile.Decide(in)
+	if a.everywhere() {
+		in.Targets = a.nodesOf(job)
+		a.decisions = reconcile.DecideSystem(in)
+	} else {
+		a.decisions = reconcile.Decide(in)
+	}
 	if job.Stopped() {
 		return a, nil
 	}
 	for _, g := range job.TaskGroups {
 		a.queued[g.Name] = 0
 	}
-	return a, a.rank(in.Allocs)
+	if err := a.rank(in.Allocs); err != nil {
+		return nil, err
+	}
+	if a.everywhere() {
+		return a, a.explain(in.Targets)
+	}
+	return a, nil
 }
 
 // input makes the picture that reconcile decides on.
@@ -109,10 +120,10 @@ func (a *attempt) rank(allocs []*fleet.Alloc) error {
 	for _, p := range a.decisions.Place {
 		counts[p.Group]++
 	}
+	a.tenants = a.tenancy(allocs)
 	if len(counts) == 0 {
 		return nil
 	}
-	a.tenants = a.tenancy(allocs)
 	stops := map[fleet.AllocID]reconcile.Change{}
 	for _, c := range a.decisions.Stops {
 		stops[c.Alloc.ID] = c
@@ -121,7 +132,11 @@ func (a *attempt) rank(allocs []*fleet.Alloc) error {
 		r := a.rankings[p.Group]
 		if r == nil {
 			var err error
-			r, err = newRanking(a.view, a.job, a.job.Group(p.Group), a.tenants, newSample(a.view, string(a.eval.ID)+p.Group))
+			var draw *sample
+			if p.Node == "" {
+				draw = newSample(a.view, string(a.eval.ID)+p.Group)
+			}
+			r, err = newRanking(a.view, a.job, a.job.Group(p.Group), a.tenants, draw)
 			if err != nil {
 				return err
 			}

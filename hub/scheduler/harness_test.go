@@ -89,7 +89,7 @@ func (c *cluster) apply(cmd state.Command) state.Result {
 }
 
 func (c *cluster) Dequeue(ctx context.Context, types []string) (scheduler.Delivery, error) {
-	if !slices.Equal(types, []string{"service", "batch"}) {
+	if !slices.Equal(types, []string{"service", "batch", "system", "sysbatch"}) {
 		return scheduler.Delivery{}, fmt.Errorf("types %v", types)
 	}
 	select {

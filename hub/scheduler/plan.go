@@ -61,7 +61,8 @@ func (a *attempt) evals() []fleet.Evaluation {
 	done.SnapshotIndex, done.ModifyTime = a.view.Index(), a.now.UnixNano()
 	done.QueuedAllocations, done.FailedTGAllocs = a.queued, nil
 	done.ClassEligibility, done.EscapedClass = nil, false
-	if len(a.failed) == 0 {
+	done.FailedTGAllocs = a.failed
+	if len(a.failed) == 0 || !a.waits() {
 		return append(out, done)
 	}
 	if waited(a.eval) {
@@ -69,8 +70,18 @@ func (a *attempt) evals() []fleet.Evaluation {
 		return append(out, a.block(done, fleet.TriggerQueuedAllocs))
 	}
 	blocked := a.block(a.blocked(), fleet.TriggerQueuedAllocs)
-	done.FailedTGAllocs, done.BlockedEval = a.failed, blocked.ID
+	done.BlockedEval = blocked.ID
 	return append(out, blocked, done)
+}
+
+// waits reports whether more capacity would place more.
+func (a *attempt) waits() bool {
+	for _, n := range a.queued {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // waited reports whether an evaluation is one that waits for capacity.

@@ -41,8 +41,8 @@ type ranking struct {
 	where   *feasibility
 	rules   []*distinct
 	tenants *tenancy
-	draw    *sample
-	target  int // how many candidates are wanted
+	draw    *sample // nil: every placement names its node
+	target  int     // how many candidates are wanted
 
 	heap   candidates
 	byNode map[fleet.NodeID]*candidate
@@ -93,6 +93,9 @@ type choice struct {
 // place finds the best node for a placement and takes its room; false where none
 // has any.
 func (r *ranking) place(p reconcile.Placement) (choice, bool) {
+	if p.Node != "" {
+		return r.placeOn(p)
+	}
 	best := r.top()
 	if best == nil {
 		return choice{}, false
@@ -105,11 +108,16 @@ func (r *ranking) place(p reconcile.Placement) (choice, bool) {
 		}
 		heap.Push(&r.heap, avoided)
 	}
-	made := r.choice(best, p.AvoidNode)
-	r.occupy(best.node, 1)
-	r.tenants.planned[best.node.ID] = r.tenants.planned[best.node.ID].Add(r.ask)
-	r.update(best)
-	return made, true
+	return r.take(best, p.AvoidNode), true
+}
+
+// take gives a candidate's room to a placement.
+func (r *ranking) take(c *candidate, avoid fleet.NodeID) choice {
+	made := r.choice(c, avoid)
+	r.occupy(c.node, 1)
+	r.tenants.planned[c.node.ID] = r.tenants.planned[c.node.ID].Add(r.ask)
+	r.update(c)
+	return made
 }
 
 // top returns the best candidate that the distinct rules allow, nil for none.

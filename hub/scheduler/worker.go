@@ -25,7 +25,7 @@ const (
 // yet.
 var errBehind = errors.New("the state is behind the evaluation")
 
-var jobTypes = []string{fleet.JobTypeService, fleet.JobTypeBatch}
+var jobTypes = []string{fleet.JobTypeService, fleet.JobTypeBatch, fleet.JobTypeSystem, fleet.JobTypeSysBatch}
 
 // worker deals with one evaluation at a time.
 type worker struct {
@@ -108,7 +108,7 @@ func (w *worker) holdOff(ctx context.Context, index fleet.Index) {
 // process makes plans for an evaluation until one is committed whole.
 func (w *worker) process(ctx context.Context, d Delivery) error {
 	limit := serviceAttempts
-	if d.Eval.Type == fleet.JobTypeBatch {
+	if d.Eval.Type == fleet.JobTypeBatch || d.Eval.Type == fleet.JobTypeSysBatch {
 		limit = batchAttempts
 	}
 	for tries := 1; ; tries++ {
@@ -117,9 +117,6 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 			return nil // canceled, or an earlier delivery got through after all
 		}
 		job, _ := view.Job(d.Eval.Namespace, d.Eval.JobID)
-		if job != nil && job.Type != fleet.JobTypeService && job.Type != fleet.JobTypeBatch {
-			return w.fail(ctx, d, fmt.Sprintf("jobs of type %s are not scheduled", job.Type))
-		}
 		a, err := newAttempt(view, d.Eval, job, w.cfg.Now(), w.cfg.NewID)
 		if err != nil {
 			return w.fail(ctx, d, err.Error())

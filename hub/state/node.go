@@ -159,13 +159,27 @@ func (t *tx) nodeEligibility(c NodeEligibility) Result {
 	return Result{}
 }
 
-// wakeSystem asks for an evaluation of every job that runs on all nodes.
+// wakeSystem asks for an evaluation of every job that runs on all nodes such as
+// this one: of a sysbatch job only where the node has nothing of it yet.
 func (t *tx) wakeSystem(w *wake, n *fleet.Node) {
 	for r := range scan[jobRow](t.base, tableJobs, indexID, nil) {
-		if r.job.Type == fleet.JobTypeSystem && !r.job.Stop {
+		if r.job.Stop || !r.job.InPool(n.NodePool) || !r.job.InDatacenter(n.Datacenter) {
+			continue
+		}
+		if r.job.Type == fleet.JobTypeSystem || r.job.Type == fleet.JobTypeSysBatch && !t.runsHere(r.job, n.ID) {
 			w.want(r.job.Namespace, r.job.ID, fleet.TriggerNodeUpdate, n)
 		}
 	}
+}
+
+// runsHere reports whether a node has, or had, the newest version of a job.
+func (t *tx) runsHere(job *fleet.Job, id fleet.NodeID) bool {
+	for _, a := range t.allocsOn(id) {
+		if a := t.alloc(a); a.Namespace == job.Namespace && a.JobID == job.ID && a.JobHash == job.SpecHash {
+			return true
+		}
+	}
+	return false
 }
 
 // FencedRows is what a refused session of a cloned identity said: kept apart from

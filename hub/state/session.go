@@ -199,7 +199,7 @@ func (t *tx) concerns(a *fleet.Alloc, since fleet.Index) bool {
 	row := t.jobs.at(t, jobKeyOf(a.Namespace, a.JobID))
 	switch {
 	case jobType == fleet.JobTypeSysBatch:
-		return false
+		return row != nil && !row.job.Stop && !a.Terminal()
 	case jobType == fleet.JobTypeSystem:
 		return row != nil && !row.job.Stop && !a.ServerTerminal()
 	case jobType == fleet.JobTypeBatch && a.ClientTerminal():

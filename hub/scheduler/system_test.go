@@ -1,0 +1,191 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func system(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = fleet.JobTypeSystem, nil }
+
+func (c *cluster) eligibility(id fleet.NodeID, to string) {
+	c.apply(state.NodeEligibility{NodeID: id, Eligibility: to, EvalSeed: c.newID(), Now: c.now.UnixNano()})
+}
+
+func TestSystem(t *testing.T) {
+	linux := fleet.Constraint{LTarget: "${attr.kernel.name}", Operand: "=", RTarget: "linux"}
+	t.Run("B95", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(10)
+		e := c.register(job(1, system))
+		nodes := map[fleet.NodeID]bool{}
+		for _, a := range c.alive() {
+			nodes[a.NodeID] = true
+			if a.Name != "web.web[0]" {
+				t.Errorf("name %s", a.Name)
+			}
+		}
+		if len(nodes) != 10 || len(c.alive()) != 10 || e.Status != fleet.EvalComplete || e.QueuedAllocations["web"] != 0 || len(c.entries) != 1 {
+			t.Errorf("%d on %d nodes, evaluation %+v", len(c.alive()), len(nodes), e)
+		}
+		// An eleventh comes: its evaluation places one there, and touches no other.
+		c.open(node(10))
+		c.settle()
+		if len(c.alive()) != 11 || len(c.plans) != 1 || len(c.plans[0].NodeAllocation) != 1 {
+			t.Errorf("%d after another node came", len(c.alive()))
+		}
+	})
+	t.Run("B97", func(t *testing.T) {
+		c := newCluster(t)
+		e := c.register(job(1, system))
+		if e.Status != fleet.EvalComplete || len(e.FailedTGAllocs) != 0 || e.BlockedEval != "" || len(c.plans) != 0 {
+			t.Errorf("evaluation %+v, %d plans", e, len(c.plans))
+		}
+	})
+	t.Run("B46", func(t *testing.T) {
+		c := newCluster(t)
+		for i := range 4 {
+			c.open(node(i, func(n *fleet.Node) {
+				if i == 0 {
+					delete(n.Meta, "rack")
+				}
+			}))
+		}
+		c.eligibility(node(3).ID, fleet.NodeIneligible)
+		c.settle()
+		e := c.register(job(1, system, func(j *fleet.Job) {
+			j.Constraints = []fleet.Constraint{{LTarget: "${meta.rack}", Operand: fleet.OpIsSet}}
+		}))
+		if len(c.alive()) != 2 || e.QueuedAllocations["web"] != 0 || len(e.FailedTGAllocs) != 0 || e.BlockedEval != "" {
+			t.Errorf("%d placed, %+v", len(c.alive()), e)
+		}
+	})
+	t.Run("B104", func(t *testing.T) {
+		c := newCluster(t)
+		windows := func(n *fleet.Node) { n.Attributes["kernel.name"] = "windows" }
+		c.open(node(0))
+		c.open(node(1, windows))
+		constrained := func(j *fleet.Job) { j.Constraints = []fleet.Constraint{linux} }
+		e := c.register(job(1, system, constrained))
+		if len(c.alive()) != 1 || e.QueuedAllocations["web"] != 0 || len(e.FailedTGAllocs) != 0 {
+			t.Errorf("one of two suits: %d placed, %+v", len(c.alive()), e)
+		}
+
+		c = newCluster(t)
+		c.nodes(2, windows)
+		e = c.register(job(1, system, constrained))
+		m := e.FailedTGAllocs["web"]
+		if len(e.FailedTGAllocs) != 1 || m == nil || m.ConstraintFiltered[linux.String()] != 2 || e.QueuedAllocations["web"] != 0 || e.BlockedEval != "" {
+			t.Errorf("none suits: %+v, metric %+v", e, m)
+		}
+		c.open(node(2))
+		c.settle()
+		if len(c.alive()) != 1 {
+			t.Errorf("%d placed when one came that suits", len(c.alive()))
+		}
+	})
+	t.Run("B107", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(1)
+		disk := func(id string) func(*fleet.Job) {
+			return func(j *fleet.Job) { j.ID, j.TaskGroups[0].EphemeralDisk.SizeMB = fleet.JobID(id), 60<<10 }
+		}
+		c.register(job(1, system, disk("web")))
+		e := c.register(job(1, system, disk("second")))
+		if len(c.alive()) != 1 || e.QueuedAllocations["web"] != 1 || e.FailedTGAllocs["web"].DimensionExhausted["disk"] != 1 || e.BlockedEval == "" {
+			t.Errorf("evaluation %+v", e)
+		}
+		// The first one goes, and there is room.
+		c.report(c.alive()[0], fleet.ClientRunning)
+		first := c.alive()[0]
+		c.apply(state.JobDeregister{Namespace: "default", ID: "web", Eval: &fleet.Evaluation{ID: fleet.EvalID(c.newID()), Status: fleet.EvalPending}, Now: c.now.UnixNano()})
+		c.settle()
+		c.report(first, fleet.ClientComplete)
+		c.unblock(e.BlockedEval)
+		if done := c.schedule(e.BlockedEval); done.Status != fleet.EvalComplete || done.QueuedAllocations["web"] != 0 {
+			t.Errorf("evaluation %+v", done)
+		}
+	})
+	t.Run("B110", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(3)
+		e := c.register(job(1, system, func(j *fleet.Job) {
+			big := j.TaskGroups[0]
+			big.Name, big.Tasks = "big", append([]fleet.Task{}, big.Tasks...)
+			big.Tasks[0].Resources.CPU = 20_000
+			j.TaskGroups = append(j.TaskGroups, big)
+		}))
+		if len(c.alive()) != 3 || e.QueuedAllocations["web"] != 0 || e.QueuedAllocations["big"] != 3 ||
+			e.FailedTGAllocs["big"].NodesExhausted != 3 || e.FailedTGAllocs["web"] != nil {
+			t.Errorf("%d placed, %+v", len(c.alive()), e)
+		}
+	})
+}
+
+// A node that goes away keeps what it has of the job: unknown, nothing elsewhere,
+// and running again when it is back. A job registered meanwhile reaches it then.
+func TestSystemAway(t *testing.T) {
+	for _, jobType := range []string{fleet.JobTypeSystem, fleet.JobTypeSysBatch} {
+		t.Run(jobType, func(t *testing.T) {
+			c := newCluster(t)
+			c.nodes(3)
+			typed := func(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = jobType, nil }
+			c.register(job(1, typed))
+			for _, a := range c.alive() {
+				c.report(a, fleet.ClientRunning)
+			}
+			away := c.alive()[0]
+			c.miss(away.NodeID)
+			c.settle()
+			if a, _ := c.store.View().Alloc(away.ID); a.ClientStatus != fleet.ClientUnknown || len(c.allocs()) != 3 {
+				t.Fatalf("%s, %d allocations", a.ClientStatus, len(c.allocs()))
+			}
+			c.register(job(1, typed, func(j *fleet.Job) { j.ID = "later" }))
+			c.open(nodeOf(t, c, away.NodeID))
+			c.settle()
+			if a, _ := c.store.View().Alloc(away.ID); a.ClientStatus != fleet.ClientRunning || a.Terminal() || len(c.allocs()) != 3 {
+				t.Errorf("%s/%s, %d allocations", a.DesiredStatus, a.ClientStatus, len(c.allocs()))
+			}
+			n := 0
+			for range c.store.View().AllocsByJob(fleet.DefaultNamespace, "later") {
+				n++
+			}
+			if n != 3 {
+				t.Errorf("%d allocations of the job that was registered meanwhile", n)
+			}
+		})
+	}
+}
+
+func nodeOf(tb testing.TB, c *cluster, id fleet.NodeID) *fleet.Node {
+	for i := range 100 {
+		if n := node(i); n.ID == id {
+			return n
+		}
+	}
+	tb.Fatalf("no node %s", id)
+	return nil
+}
+
+// B11: a system job's plans are refused five times, a sysbatch job's twice.
+func TestSystemRetryLimit(t *testing.T) {
+	for jobType, want := range map[string]int{fleet.JobTypeSystem: 5, fleet.JobTypeSysBatch: 2} {
+		t.Run(fmt.Sprintf("B11 %s", jobType), func(t *testing.T) {
+			c := newCluster(t)
+			c.nodes(2)
+			c.sub = func(p fleet.Plan) (fleet.PlanResult, bool) {
+				res := fleet.PlanResult{Rejected: map[fleet.NodeID]string{}}
+				for id := range p.NodeAllocation {
+					res.Rejected[id] = "no"
+				}
+				return res, true
+			}
+			e := c.register(job(1, func(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = jobType, nil }))
+			if e.Status != fleet.EvalFailed || len(c.plans) != want || e.BlockedEval == "" {
+				t.Errorf("%s after %d plans", e.Status, len(c.plans))
+			}
+		})
+	}
+}

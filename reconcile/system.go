@@ -1,0 +1,307 @@
+package reconcile
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+)
+
+// How an allocation that ended badly is started anew on its node: at once the
+// first time, and later each time after that. One that ran for longer than
+// systemDelayMax begins a new series.
+const (
+	systemDelay    = 30 * time.Second
+	systemDelayMax = time.Hour
+)
+
+// systemBackoff is how long after its end an allocation is started anew.
+func systemBackoff(t *fleet.RescheduleTracker, endedAt time.Time) time.Duration {
+	if t == nil || len(t.Events) == 0 {
+		return 0
+	}
+	last := t.Events[len(t.Events)-1]
+	if endedAt.UnixNano()-last.RescheduleTime > int64(systemDelayMax) {
+		return 0
+	}
+	return min(max(systemDelay, 2*last.Delay), systemDelayMax)
+}
+
+// post is where a system job has one allocation of a group: a node, with all that
+// the job has or had of the group there.
+type post struct {
+	node    *fleet.Node // nil: its record was removed
+	id      fleet.NodeID
+	target  bool      // takes new work, and is one of the job's
+	members []*member // by creation
+	holder  *member   // the one that counts, nil: none
+}
+
+// DecideSystem returns what is to be done for a system or sysbatch job: one
+// allocation of each group on every node of Input.Targets that suits it.
+//
+// Nothing is ever replaced elsewhere. What is out of sight is waited for by the
+// rules of AbsenceOf, and runs on when it is back. A node that takes no new work
+// keeps what it has, until the job changes it.
+func DecideSystem(in Input) Output {
+	d := &decision{in: in, changes: map[versionKey]fleet.GroupChange{}, wanted: map[string]int{}}
+	d.out.Groups = map[string]GroupSummary{}
+	groups := map[string][]*fleet.Alloc{}
+	for _, a := range in.Allocs {
+		groups[a.TaskGroup] = append(groups[a.TaskGroup], a)
+	}
+	if !in.Job.Stopped() {
+		for i := range in.Job.TaskGroups {
+			g := &in.Job.TaskGroups[i]
+			d.everywhere(g, d.posts(groups[g.Name]))
+			delete(groups, g.Name)
+		}
+	}
+	d.stopGroups(groups)
+	d.followUps()
+	d.summarize()
+	for name, n := range d.wanted {
+		s := d.out.Groups[name]
+		s.Desired = n
+		d.out.Groups[name] = s
+	}
+	return d.out
+}
+
+// posts sorts a group's allocations by node, and adds the nodes that have none
+// yet.
+func (d *decision) posts(allocs []*fleet.Alloc) []*post {
+	byNode := map[fleet.NodeID]*post{}
+	var posts []*post
+	at := func(id fleet.NodeID) *post {
+		p := byNode[id]
+		if p == nil {
+			p = &post{id: id, node: d.in.Nodes[id]}
+			byNode[id] = p
+			posts = append(posts, p)
+		}
+		return p
+	}
+	for _, n := range d.in.Targets {
+		p := at(n.ID)
+		p.node, p.target = n, true
+	}
+	for _, a := range allocs {
+		p := at(a.NodeID)
+		p.members = append(p.members, d.classify(a))
+	}
+	slices.SortFunc(posts, func(a, b *post) int { return cmp.Compare(a.id, b.id) })
+	for _, p := range posts {
+		slices.SortFunc(p.members, byCreation)
+		for _, m := range p.members {
+			if m.counts() {
+				p.holder = m
+			}
+		}
+	}
+	return posts
+}
+
+func (p *post) has(k kind) bool {
+	return slices.ContainsFunc(p.members, func(m *member) bool { return m.kind == k })
+}
+
+// newest returns the newest member of the kinds, or nil.
+func (p *post) newest(kinds ...kind) *member {
+	for i := len(p.members) - 1; i >= 0; i-- {
+		if slices.Contains(kinds, p.members[i].kind) {
+			return p.members[i]
+		}
+	}
+	return nil
+}
+
+// everywhere decides for one group of a system job.
+func (d *decision) everywhere(g *fleet.TaskGroup, posts []*post) {
+	r := d.newRolling(g, posts)
+	d.wanted[g.Name] = 0
+	for _, p := range posts {
+		for _, m := range p.members {
+			d.member(m, p)
+		}
+		wanted := true
+		switch {
+		case p.holder != nil:
+			wanted = d.man(p, g, r)
+		case p.has(frozen), p.has(away), p.has(leaving):
+		case p.target && d.unsuited(p, g) == "":
+			d.occupy(p, g)
+		default:
+			wanted = false
+		}
+		if wanted {
+			d.wanted[g.Name]++
+		}
+	}
+}
+
+// member decides for an allocation that is not the holder of its post.
+func (d *decision) member(m *member, p *post) {
+	switch {
+	case m == p.holder:
+	case m.kind == ended:
+		d.leaveEnded(m)
+	case m.kind == frozen:
+		d.keep(m, "its node's history is still coming in")
+	case m.kind == away:
+		d.stayAway(m)
+	case m.kind == leaving:
+		d.leave(m)
+	case m.kind == lost:
+		d.giveUp(m)
+	case m.kind == migrating:
+		d.stop(m, Change{Reason: "an operator wants it stopped"})
+	default:
+		d.stop(m, Change{Reason: fmt.Sprintf("%s has taken its place", fleet.Short(p.holder.a.ID))})
+	}
+}
+
+// unsuited says why a node is not one for the newest version of a group, "" where
+// it is.
+func (d *decision) unsuited(p *post, g *fleet.TaskGroup) string {
+	switch {
+	case p.node == nil:
+		return "it was removed"
+	case !d.in.Job.InPool(p.node.NodePool):
+		return "node pool " + p.node.NodePool
+	case !d.in.Job.InDatacenter(p.node.Datacenter):
+		return "datacenter " + p.node.Datacenter
+	case d.in.Suits == nil:
+		return ""
+	}
+	return d.in.Suits(p.node, g.Name)
+}
+
+// man decides for the holder of a post, and reports whether the job goes on having
+// one there.
+func (d *decision) man(p *post, g *fleet.TaskGroup, r *rolling) bool {
+	m := p.holder
+	change := d.change(m.a)
+	// A version that is there already stays though a driver or an attribute comes
+	// and goes: only a node that is none of the job's any more loses it.
+	outside := p.node != nil && !(d.in.Job.InPool(p.node.NodePool) && d.in.Job.InDatacenter(p.node.Datacenter))
+	unsuited := ""
+	if change != fleet.GroupSame || outside {
+		unsuited = d.unsuited(p, g)
+	}
+	ready, wanted := p.node != nil && p.node.Status == fleet.NodeReady, true
+	switch {
+	case m.kind == done && !d.outdated(m.a):
+		d.remain(m, "it has completed")
+	case unsuited != "":
+		wanted = false
+		d.stop(m, Change{Reason: fmt.Sprintf("node %s is not one for version %d of the job: %s", d.nodeName(m.a), d.in.Job.Version, unsuited)})
+	case d.outdated(m.a) && ready && !p.target:
+		wanted = false
+		d.stop(m, Change{Reason: fmt.Sprintf("version %d of the job changes its tasks, and node %s takes no new work", d.in.Job.Version, d.nodeName(m.a))})
+	case d.outdated(m.a):
+		d.renew(m, g, r)
+	case m.kind == failed, m.kind == spent:
+		d.again(p, g)
+	case m.due:
+		d.reconnect(m, Change{Update: change == fleet.GroupInPlace, Reason: fmt.Sprintf("node %s is back", d.nodeName(m.a))})
+	case change == fleet.GroupInPlace:
+		d.out.InPlace = append(d.out.InPlace, Change{
+			Alloc: m.a, Update: true, Reason: fmt.Sprintf("takes version %d of the job in place", d.in.Job.Version),
+		})
+	default:
+		d.keep(m, "it is as it should be")
+	}
+	return wanted
+}
+
+// renew replaces an allocation by the newest version, as far as the group's update
+// rules let it now. What does not run any more does not wait for its turn.
+func (d *decision) renew(m *member, g *fleet.TaskGroup, r *rolling) {
+	if m.alive() && !r.take() {
+		d.remain(m, fmt.Sprintf("waits for its turn to become version %d: %d at once", d.in.Job.Version, g.Update.MaxParallel))
+		return
+	}
+	why := fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version)
+	d.stop(m, Change{Anew: true, WithPlacement: !m.due, Reason: why})
+	d.place(Placement{
+		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: m.a.NodeID, Previous: m.a,
+		Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),
+	})
+}
+
+// again starts anew what has ended and should not have; a sysbatch job's
+// allocation that failed stays so.
+func (d *decision) again(p *post, g *fleet.TaskGroup) {
+	m := p.holder
+	switch {
+	case d.batch():
+		d.remain(m, "it failed, and jobs of its type are not started again")
+		return
+	case !p.target:
+		d.remain(m, "it has ended, and its node takes no new work")
+		return
+	}
+	ended := time.Unix(0, m.a.ModifyTime)
+	delay := systemBackoff(m.a.RescheduleTracker, ended)
+	at := ended.Add(delay)
+	asked := m.a.FollowupEvalID != "" && m.a.FollowupEvalID == d.in.EvalID
+	if !asked && at.After(d.in.Now.Add(rescheduleWindow)) {
+		list, i := d.remain(m, fmt.Sprintf("it has ended, and is started anew %s after that", delay))
+		d.wishes = append(d.wishes, wish{
+			at: at, trigger: fleet.TriggerRetryFailedAlloc, list: list, i: i, why: "start anew what ended on its node",
+		})
+		return
+	}
+	d.stop(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is started anew"})
+	d.place(Placement{
+		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: p.id, Previous: m.a,
+		Tracker: nextTracker(m.a, &fleet.ReschedulePolicy{Unlimited: true}, delay, d.in.Now),
+		Reason:  fmt.Sprintf("replaces %s, which has ended", fleet.Short(m.a.ID)),
+	})
+}
+
+// occupy places the group on a node that has nothing of it.
+func (d *decision) occupy(p *post, g *fleet.TaskGroup) {
+	place := Placement{
+		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: p.id,
+		Reason: fmt.Sprintf("placed: group %s wants one on node %s", g.Name, nodeName(p.node)),
+	}
+	if m := p.newest(lost, migrating, ended); m != nil && m.a.NextAllocation == "" {
+		place.Previous = m.a
+	}
+	d.place(place)
+}
+
+// rolling counts how many allocations of a group may still be stopped for a newer
+// version in this decision.
+type rolling struct {
+	bounded bool
+	left    int
+}
+
+// newRolling applies a group's max_parallel: what of the newest version is not
+// running yet takes a turn.
+func (d *decision) newRolling(g *fleet.TaskGroup, posts []*post) *rolling {
+	if g.Update == nil || g.Update.MaxParallel == 0 {
+		return &rolling{}
+	}
+	r := &rolling{bounded: true, left: g.Update.MaxParallel}
+	for _, p := range posts {
+		if m := p.holder; m != nil && m.kind == present && m.status() == fleet.ClientPending && !d.outdated(m.a) {
+			r.left--
+		}
+	}
+	return r
+}
+
+// take takes a turn; false where there is none left.
+func (r *rolling) take() bool {
+	if !r.bounded {
+		return true
+	}
+	r.left--
+	return r.left >= 0
+}
