@@ -201,6 +201,8 @@ func (d *decision) man(p *post, g *fleet.TaskGroup, r *rolling) bool {
 	case d.outdated(m.a) && ready && !p.target:
 		wanted = false
 		d.stop(m, Change{Reason: fmt.Sprintf("version %d of the job changes its tasks, and node %s takes no new work", d.in.Job.Version, d.nodeName(m.a))})
+	case d.outdated(m.a) && !p.target:
+		d.remain(m, fmt.Sprintf("it has ended, and its node is away: version %d of the job comes when it is back", d.in.Job.Version))
 	case d.outdated(m.a):
 		d.renew(m, g, r)
 	case m.kind == failed, m.kind == spent:

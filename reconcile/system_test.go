@@ -75,7 +75,13 @@ func (l *life) decideSystem(eval fleet.EvalID) {
 			l.t.Fatalf("placed on %s, which takes no new work:\n%s", p.Node, out.Describe())
 		}
 	}
-	if g := w.job.TaskGroups[0]; g.Update != nil && out.Groups["web"].Destructive > max(0, g.Update.MaxParallel-old) {
+	stopped := 0 // of what runs: what has ended does not wait for its turn
+	for _, c := range out.Stops {
+		if c.Anew && !c.Alloc.ClientTerminal() {
+			stopped++
+		}
+	}
+	if g := w.job.TaskGroups[0]; g.Update != nil && stopped > max(0, g.Update.MaxParallel-old) {
 		l.t.Fatalf("more than max_parallel %d at once, %d starting:\n%s", g.Update.MaxParallel, old, out.Describe())
 	}
 	w.apply(eval, out)
