@@ -50,6 +50,7 @@ type Alloc struct {
 	AllocStates    []AllocState
 
 	DeploymentID       DeploymentID
+	DeploymentStatus   *AllocDeployment // nil: of no deployment, or nothing known of it yet
 	FollowupEvalID     EvalID
 	PreviousAllocation AllocID
 	NextAllocation     AllocID

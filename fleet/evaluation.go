@@ -25,6 +25,7 @@ const (
 	TriggerAllocReschedule   = "alloc-reschedule"
 	TriggerDisconnectTimeout = "max-disconnect-timeout"
 	TriggerReconnect         = "reconnect"
+	TriggerDeploymentWatcher = "deployment-watcher"
 )
 
 // Evaluation asks the scheduler to look at one job.

@@ -17,6 +17,10 @@ type Plan struct {
 	NodeUpdate     map[NodeID][]Alloc
 	// Evals are made in the same entry: follow-ups, and the evaluation's own end.
 	Evals []Evaluation
+	// Deployment is one that the plan begins; DeploymentUpdates change the status of
+	// others.
+	Deployment        *Deployment
+	DeploymentUpdates []DeploymentUpdate
 }
 
 // PlanResult is what was committed.
@@ -33,5 +37,6 @@ func (r *PlanResult) Full() bool { return len(r.Rejected) == 0 }
 
 // Empty reports whether the plan changes nothing.
 func (p *Plan) Empty() bool {
-	return len(p.NodeAllocation) == 0 && len(p.NodeUpdate) == 0 && len(p.Evals) == 0
+	return len(p.NodeAllocation) == 0 && len(p.NodeUpdate) == 0 && len(p.Evals) == 0 &&
+		p.Deployment == nil && len(p.DeploymentUpdates) == 0
 }

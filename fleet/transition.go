@@ -35,6 +35,10 @@ type Transition struct {
 	Event     *TaskEvent `json:",omitempty"`
 	Message   string     `json:",omitempty"`
 	Dropped   uint64     `json:",omitempty"`
+	// Healthy and Deployment are what a TransitionHealth says: whether the allocation
+	// is healthy, in that deployment.
+	Healthy    *bool        `json:",omitempty"`
+	Deployment DeploymentID `json:",omitempty"`
 }
 
 // Urgent reports whether it leaves the edge with the next 200 ms tick: a client

@@ -40,6 +40,8 @@ type row struct {
 	Event             *rowEvent `cbor:"11,keyasint,omitempty"`
 	Message           string    `cbor:"12,keyasint,omitempty"`
 	Dropped           uint64    `cbor:"13,keyasint,omitempty"`
+	Healthy           *bool     `cbor:"14,keyasint,omitempty"`
+	Deployment        *uid      `cbor:"15,keyasint,omitempty"`
 }
 
 // rowState is a task's state. Times are relative to the row's wall clock.
@@ -76,6 +78,11 @@ func EncodeRow(t fleet.Transition) ([]byte, error) {
 		Task:              clean(t.Task, maxRowName),
 		Message:           clean(t.Message, maxRowText),
 		Dropped:           t.Dropped,
+		Healthy:           t.Healthy,
+	}
+	if t.Deployment != "" {
+		id := uid(clean(string(t.Deployment), maxRowName))
+		r.Deployment = &id
 	}
 	if s := t.TaskState; s != nil {
 		r.State = &rowState{
@@ -125,6 +132,10 @@ func (r *row) transition() fleet.Transition {
 		Kind: fleet.TransitionKind(r.Kind), Alloc: fleet.AllocID(r.Alloc),
 		ClientStatus: string(r.ClientStatus), ClientDescription: r.ClientDescription,
 		Task: r.Task, Message: r.Message, Dropped: r.Dropped,
+		Healthy: r.Healthy,
+	}
+	if r.Deployment != nil {
+		t.Deployment = fleet.DeploymentID(*r.Deployment)
 	}
 	if s := r.State; s != nil {
 		t.TaskState = &fleet.TaskState{

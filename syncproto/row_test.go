@@ -32,6 +32,7 @@ func rowSamples() map[string]fleet.Transition {
 		},
 		"disconnect":    {Seq: 1, BootID: "not-a-uuid", Mono: time.Second, Wall: wallA, Kind: fleet.TransitionDisconnect, Message: "last answer 12s ago"},
 		"gap":           {Seq: 2, BootID: bootA, Wall: -5, Kind: fleet.TransitionGap, Dropped: 12_345},
+		"healthy":       {Seq: 4, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionHealth, Alloc: allocA, Healthy: new(bool), Deployment: fleet.DeploymentID(allocA), Message: "its task failed"},
 		"words to come": {Seq: 3, Kind: "of a newer release", Alloc: "short", ClientStatus: "paused", Task: "t"},
 	}
 }
@@ -77,6 +78,10 @@ func TestAnyRowComesBack(t *testing.T) {
 			ClientStatus: rapid.OneOf(short, rapid.Just(fleet.ClientRunning)).Draw(t, "status"), ClientDescription: text.Draw(t, "description"),
 			Task: short.Draw(t, "task"), Message: text.Draw(t, "message"), Dropped: rapid.Uint64().Draw(t, "dropped"),
 		}
+		if rapid.Bool().Draw(t, "has health") {
+			healthy := rapid.Bool().Draw(t, "healthy")
+			tr.Healthy, tr.Deployment = &healthy, fleet.DeploymentID(id.Draw(t, "deployment"))
+		}
 		if rapid.Bool().Draw(t, "has a state") {
 			tr.TaskState = &fleet.TaskState{
 				State: short.Draw(t, "state"), Failed: rapid.Bool().Draw(t, "failed"), Restarts: rapid.Uint64().Draw(t, "restarts"),
@@ -100,7 +105,7 @@ func TestAnyRowComesBack(t *testing.T) {
 	})
 	// TaskState.RunningSince is the cluster's and does not travel.
 	for typ, fields := range map[reflect.Type]int{
-		reflect.TypeFor[fleet.Transition](): 13, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
+		reflect.TypeFor[fleet.Transition](): 15, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
 	} {
 		if n := typ.NumField(); n != fields {
 			t.Errorf("%s has %d fields, the row format knows %d: add the new one there and here", typ, n, fields)

@@ -40,6 +40,9 @@ func (v *verified) commands(now int64) []state.Plan {
 		}}
 	}
 	out := []state.Plan{empty()}
+	if v.deploys() {
+		out[0].NewDeployment, out[0].DeploymentUpdates = v.plan.Deployment, v.plan.DeploymentUpdates
+	}
 	n := 0
 	for _, id := range v.nodes() {
 		updates, allocs := v.result.NodeUpdate[id], v.result.NodeAllocation[id]

@@ -156,7 +156,16 @@ func (v *verified) nodes() []fleet.NodeID {
 }
 
 func (v *verified) empty() bool {
-	return len(v.result.NodeUpdate) == 0 && len(v.result.NodeAllocation) == 0 && len(v.evals) == 0
+	return len(v.result.NodeUpdate) == 0 && len(v.result.NodeAllocation) == 0 && len(v.evals) == 0 && !v.deploys()
+}
+
+// deploys reports whether the plan says something of deployments that is to be
+// committed: also with a part of its allocations, which name the one it begins.
+func (v *verified) deploys() bool {
+	if v.plan.Deployment == nil && len(v.plan.DeploymentUpdates) == 0 {
+		return false
+	}
+	return v.result.Full() || !v.plan.AllAtOnce
 }
 
 // checkNode says why a plan's part for a node cannot be committed, or "".

@@ -34,7 +34,8 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 	before := a.Alloc
 	change(a)
 	a.ModifyIndex, a.ModifyTime = t.index, now
-	if a.DesiredStatus != before.DesiredStatus || a.JobHash != before.JobHash || a.JobVersion != before.JobVersion {
+	if a.DesiredStatus != before.DesiredStatus || a.JobHash != before.JobHash || a.JobVersion != before.JobVersion ||
+		a.DeploymentID != before.DeploymentID {
 		a.AllocModifyIndex = t.index
 		t.hears(a.NodeID)
 	}
@@ -43,6 +44,7 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 		t.refer(before.Job, -1)
 	}
 	t.count(&before, &a.Alloc)
+	t.tally(&before, &a.Alloc)
 	t.bump(tableAllocs)
 	if before.OccupiesNode() && !a.OccupiesNode() {
 		t.vacated(a.NodeID)
@@ -58,6 +60,7 @@ func (t *tx) newAlloc(a fleet.Alloc, now int64) *allocRow {
 	t.allocs.put(key(string(a.ID)), row)
 	t.refer(a.Job, 1)
 	t.count(nil, &row.Alloc)
+	t.tally(nil, &row.Alloc)
 	t.hears(a.NodeID)
 	t.bump(tableAllocs)
 	return row
@@ -67,6 +70,7 @@ func (t *tx) dropAlloc(a *allocRow) {
 	t.allocs.remove(key(string(a.ID)))
 	t.refer(a.Job, -1)
 	t.count(&a.Alloc, nil)
+	t.tally(&a.Alloc, nil)
 	t.bump(tableAllocs)
 }
 

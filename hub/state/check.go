@@ -22,6 +22,7 @@ func (v *View) Check() error {
 	c.evals()
 	c.jobRows()
 	c.nodeRows()
+	c.deployments()
 	c.books()
 	return errors.Join(c.errs...)
 }

@@ -24,6 +24,11 @@ const (
 	KindNodeEligible  Kind = 16
 	KindCertificate   Kind = 17
 	KindHub           Kind = 18
+
+	KindDeploymentStatus  Kind = 40
+	KindDeploymentPromote Kind = 41
+	KindAllocHealth       Kind = 42
+	KindDeploymentDelete  Kind = 43
 )
 
 // Command is an entry of the replicated log. Applying one is pure: everything
@@ -125,7 +130,11 @@ type Plan struct {
 	Evals      []fleet.Evaluation
 	EvalID     fleet.EvalID
 	Deployment fleet.DeploymentID
-	Now        int64
+	// NewDeployment is one that the plan begins, DeploymentUpdates what it decides of
+	// others. An update of one that is over does nothing.
+	NewDeployment     *fleet.Deployment
+	DeploymentUpdates []fleet.DeploymentUpdate
+	Now               int64
 }
 
 // Evals stores evaluations (new ones, or a change of status).
@@ -228,6 +237,41 @@ type Certificate struct {
 	Replaces string `cbor:",omitempty"` // serial
 }
 
+// DeploymentStatus changes the status of a deployment: refused with CodeConflict
+// where it is over. Rollback is the version that the job goes back to with it.
+type DeploymentStatus struct {
+	Update   fleet.DeploymentUpdate
+	Rollback *fleet.Job
+	Eval     *fleet.Evaluation // of the deployment's job; nil: none
+	Now      int64
+}
+
+// DeploymentPromote lets a deployment's canaries be what they stand for: refused
+// where a group that is named (all with canaries for none) has too few healthy
+// ones.
+type DeploymentPromote struct {
+	DeploymentID fleet.DeploymentID
+	Groups       []string
+	Eval         *fleet.Evaluation
+	Now          int64
+}
+
+// AllocHealth says of allocations of a deployment that they are healthy, or not,
+// on behalf of an operator; Update and Rollback are what follows from it.
+type AllocHealth struct {
+	DeploymentID fleet.DeploymentID
+	Healthy      []fleet.AllocID
+	Unhealthy    []fleet.AllocID
+	Update       *fleet.DeploymentUpdate
+	Rollback     *fleet.Job
+	Eval         *fleet.Evaluation
+	Now          int64
+}
+
+// DeploymentDelete removes deployments that are over. It is refused (conflict) as
+// a whole where one of them is not.
+type DeploymentDelete struct{ IDs []fleet.DeploymentID }
+
 func (JobRegister) Kind() Kind     { return KindJobRegister }
 func (JobDeregister) Kind() Kind   { return KindJobDeregister }
 func (NodeRegister) Kind() Kind    { return KindNodeRegister }
@@ -246,6 +290,11 @@ func (EvalDelete) Kind() Kind      { return KindEvalDelete }
 func (NodeEligibility) Kind() Kind { return KindNodeEligible }
 func (Certificate) Kind() Kind     { return KindCertificate }
 func (Hub) Kind() Kind             { return KindHub }
+
+func (DeploymentStatus) Kind() Kind  { return KindDeploymentStatus }
+func (DeploymentPromote) Kind() Kind { return KindDeploymentPromote }
+func (AllocHealth) Kind() Kind       { return KindAllocHealth }
+func (DeploymentDelete) Kind() Kind  { return KindDeploymentDelete }
 
 // Result is what applying a command gives. It crosses from hub to hub, so it is
 // one encodable type.

@@ -71,7 +71,7 @@ func (d *describer) work(v *View) {
 		d.line(tableBodies, r.refs, r.job)
 	}
 	for r := range scan[jobRow](v.txn, tableJobs, indexID, nil) {
-		d.line(tableJobs, r.job, r.queued, r.evaluated)
+		d.line(tableJobs, r.job, r.queued, r.evaluated, r.stable)
 		for _, j := range r.versions {
 			d.line(tableJobs+" version", j.ID, j.Version, j.SpecHash, j.CreateIndex)
 		}
@@ -85,6 +85,9 @@ func (d *describer) work(v *View) {
 	}
 	for r := range scan[nodeRoster](v.txn, tableNodeRosters, indexID, nil) {
 		d.line(tableNodeRosters, r.node, r.allocs, r.used)
+	}
+	for r := range scan[deploymentRow](v.txn, tableDeployments, indexID, nil) {
+		d.line(tableDeployments, r.Deployment, r.allocs)
 	}
 	for r := range scan[allocRow](v.txn, tableAllocs, indexID, nil) {
 		a := r.Alloc

@@ -93,4 +93,9 @@ var commands = map[Kind]reflect.Type{
 	KindNodeEligible:  reflect.TypeFor[NodeEligibility](),
 	KindCertificate:   reflect.TypeFor[Certificate](),
 	KindHub:           reflect.TypeFor[Hub](),
+
+	KindDeploymentStatus:  reflect.TypeFor[DeploymentStatus](),
+	KindDeploymentPromote: reflect.TypeFor[DeploymentPromote](),
+	KindAllocHealth:       reflect.TypeFor[AllocHealth](),
+	KindDeploymentDelete:  reflect.TypeFor[DeploymentDelete](),
 }

@@ -64,7 +64,7 @@ func (t *tx) jobVersion(c JobRegister, old *jobRow, hash string) *jobRow {
 	if old != nil {
 		job.Version, job.CreateIndex = old.job.Version+1, old.job.CreateIndex
 		row.evaluated, row.queued = old.evaluated, old.queued
-		row.versions = old.versions
+		row.versions, row.stable = old.versions, old.stable
 	}
 	row.versions = append([]*fleet.Job{&job}, row.versions...)
 	t.refer(&job, 1)
@@ -72,6 +72,7 @@ func (t *tx) jobVersion(c JobRegister, old *jobRow, hash string) *jobRow {
 		t.refer(row.versions[fleet.JobVersionsKept], -1)
 		row.versions = slices.Clip(row.versions[:fleet.JobVersionsKept])
 	}
+	row.stable = keptStable(row)
 	return row
 }
 
@@ -238,6 +239,13 @@ func (v *View) JobVersions(ns string, id fleet.JobID) []*fleet.Job {
 		return nil
 	}
 	out := slices.Clone(row.versions)
+	for i, j := range out {
+		if slices.Contains(row.stable, j.Version) {
+			stable := *j
+			stable.Stable = true
+			out[i] = &stable
+		}
+	}
 	out[0] = row.job
 	return out
 }

@@ -20,6 +20,7 @@ func (t *tx) plan(c Plan) Result {
 			return Result{Err: err}
 		}
 	}
+	t.planDeployments(c)
 	for _, a := range inOrder(c.Result.NodeUpdate) {
 		if t.alloc(a.ID) != nil {
 			t.decide(a, c)
@@ -125,6 +126,9 @@ func (t *tx) place(p *fleet.Alloc, c Plan, w *wake) {
 	if a.DeploymentID == "" {
 		a.DeploymentID = c.Deployment
 	}
+	if s := p.DeploymentStatus; s != nil {
+		a.DeploymentStatus = &fleet.AllocDeployment{Canary: s.Canary, ModifyIndex: t.index}
+	}
 	if a.NodeName == "" {
 		a.NodeName = n.Name
 	}
@@ -173,8 +177,8 @@ func (t *tx) decide(p *fleet.Alloc, c Plan) {
 		if p.NextAllocation != "" {
 			a.NextAllocation = p.NextAllocation
 		}
-		if p.DeploymentID != "" {
-			a.DeploymentID = p.DeploymentID
+		if p.DeploymentID != "" && p.DeploymentID != a.DeploymentID {
+			a.DeploymentID, a.DeploymentStatus = p.DeploymentID, nil // its health is of the new version
 		}
 		n := t.nodes.at(t, key(string(a.NodeID)))
 		conclude(&a.Alloc, p, n != nil && n.Status == fleet.NodeReady)

@@ -102,7 +102,7 @@ func (g *generator) someAllocs() []fleet.AllocID {
 
 func (g *generator) step() {
 	g.pass(time.Duration(g.n(600, "seconds")) * time.Second)
-	switch g.n(13, "step") {
+	switch g.n(15, "step") {
 	case 0, 1:
 		g.registerAny()
 	case 2:
@@ -122,6 +122,8 @@ func (g *generator) step() {
 		g.apply(state.AllocStop{Allocs: g.someAllocs(), EvalSeed: g.seed(), Now: g.nano()})
 	case 12:
 		g.deleteAny()
+	case 14, 15:
+		g.rolloutAny()
 	case 13:
 		g.apply(state.NodeEligibility{NodeID: g.anyNode(), EvalSeed: g.seed(), Now: g.nano(),
 			Eligibility: rapid.SampledFrom([]string{fleet.NodeEligible, fleet.NodeIneligible}).Draw(g.T, "eligibility")})
@@ -190,6 +192,38 @@ func (g *generator) replayAny() {
 	b := g.rows(id, first, first+g.n(total-first, "length"))
 	b.Epoch -= fleet.Epoch(g.n(9, "stale") / 9)
 	g.apply(state.AllocUpdates{Batches: []state.NodeRows{b}, EvalSeed: g.seed(), Now: g.nano()})
+}
+
+// rolloutAny begins a deployment, takes up allocations, or does to one what people
+// and its watcher do.
+func (g *generator) rolloutAny() {
+	d := g.store.View().LatestDeployment(fleet.DefaultNamespace, g.anyJob())
+	step := g.n(6, "rollout")
+	if d == nil || step == 0 {
+		if j, ok := g.store.View().Job(fleet.DefaultNamespace, g.anyJob()); ok {
+			g.deploy(j.ID, func(s *fleet.DeploymentState) { s.DesiredCanaries = g.n(2, "canaries") })
+		}
+		return
+	}
+	eval := g.eval(fleet.TriggerDeploymentWatcher)
+	switch step {
+	case 1, 2:
+		if _, ok := g.store.View().Job(d.Namespace, d.JobID); ok {
+			g.placeIn(d, g.anyNode(), g.n(1, "canary") == 0)
+		}
+	case 3:
+		for a := range g.store.View().AllocsByDeployment(d.ID) {
+			g.journal(a.NodeID, health(a, g.n(1, "healthy") == 0))
+		}
+		g.replayAny()
+	case 4:
+		g.apply(state.DeploymentPromote{DeploymentID: d.ID, Eval: eval, Now: g.nano()})
+	case 5:
+		status := rapid.SampledFrom([]string{fleet.DeploymentPaused, fleet.DeploymentRunning, fleet.DeploymentFailed, fleet.DeploymentSuccessful}).Draw(g.T, "status")
+		g.apply(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: status}, Eval: eval, Now: g.nano()})
+	case 6:
+		g.apply(state.DeploymentDelete{IDs: []fleet.DeploymentID{d.ID}})
+	}
 }
 
 func (g *generator) deleteAny() {

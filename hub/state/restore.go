@@ -132,6 +132,9 @@ func (in *loader) finish(body []byte) error {
 	for _, r := range in.t.nodeRosters.dirty {
 		r.allocs, r.added = merge(nil, r.added, nil), nil
 	}
+	for _, r := range in.t.deployments.dirty {
+		r.allocs, r.added = merge(nil, r.added, nil), nil
+	}
 	return nil
 }
 
@@ -151,6 +154,11 @@ func (in *loader) record(kind byte, body []byte) error {
 		})
 	case recordAlloc:
 		return into(body, in.alloc)
+	case recordDeployment:
+		return into(body, func(d *fleet.Deployment) error {
+			in.t.deployments.put(key(string(d.ID)), &deploymentRow{Deployment: *d})
+			return nil
+		})
 	case recordEval:
 		return into(body, func(e *fleet.Evaluation) error {
 			in.t.evals.put(key(string(e.ID)), e)
@@ -164,7 +172,7 @@ func (in *loader) record(kind byte, body []byte) error {
 }
 
 func (in *loader) job(s *savedJob) error {
-	row := &jobRow{job: &s.Job, queued: s.Queued, evaluated: s.Evaluated}
+	row := &jobRow{job: &s.Job, queued: s.Queued, evaluated: s.Evaluated, stable: s.Stable}
 	for _, ref := range s.Versions {
 		job, err := in.body(s.Job.Namespace, s.Job.ID, ref)
 		if err != nil {
@@ -188,6 +196,9 @@ func (in *loader) alloc(s *savedAlloc) error {
 	in.t.allocs.put(key(string(row.ID)), row)
 	in.t.refer(job, 1)
 	in.t.count(nil, &row.Alloc)
+	if d := in.t.deployments.at(in.t, key(string(row.DeploymentID))); d != nil {
+		d.added = append(d.added, row.ID)
+	}
 	return nil
 }
 

@@ -140,6 +140,12 @@ func (t *tx) settleRosters() {
 			t.nodeRosters.dirty[k] = nil
 		}
 	}
+	for _, r := range t.deployments.dirty {
+		if r != nil {
+			r.allocs = merge(r.allocs, r.added, r.removed)
+			r.added, r.removed = nil, nil
+		}
+	}
 	for k, r := range t.jobRosters.dirty {
 		shrunk := len(r.removed) > 0
 		r.allocs = merge(r.allocs, r.added, r.removed)

@@ -26,17 +26,22 @@ const (
 	tableNodeRosters  = "node rosters"
 	tableDesired      = "desired"
 	tableCapacity     = "capacity"
+	tableDeployments  = "deployments"
 )
 
 const (
 	indexID      = "id"
 	indexJob     = "job"
 	indexChanged = "changed"
+	indexCreated = "created"
 )
 
 // metaApplied is the row of tableMeta that every entry writes; the others are
 // named as their tables.
 const metaApplied = "applied"
+
+// metaRollouts is the row of tableMeta that the beginning of a deployment writes.
+const metaRollouts = "rollouts"
 
 // Rows. They are never changed once inserted.
 type (
@@ -52,6 +57,7 @@ type (
 		versions  []*fleet.Job
 		queued    map[string]int // by group, as the newest evaluation said
 		evaluated bool           // it had an evaluation or an allocation once
+		stable    []uint64       // kept versions that a deployment brought to success, newest first
 	}
 	// bodyRow is a version of a job that is kept because refs versions or
 	// allocations point to it.
@@ -69,6 +75,16 @@ type (
 	allocRow struct {
 		fleet.Alloc
 		history history
+	}
+	// deploymentRow is a deployment with its allocations. The row is written with
+	// every change of one of them that a rollout has to know of.
+	deploymentRow struct {
+		fleet.Deployment
+		allocs []fleet.AllocID // sorted; shared with older rows
+
+		// Of the entry that works on it.
+		added   []fleet.AllocID
+		removed map[fleet.AllocID]bool
 	}
 	desiredRow struct {
 		node  fleet.NodeID
@@ -100,6 +116,10 @@ func bodyKey(j *fleet.Job) []byte {
 	b := key(j.SpecHash, j.Namespace, string(j.ID))
 	b = binary.BigEndian.AppendUint64(b, j.Version)
 	return binary.BigEndian.AppendUint64(b, uint64(j.CreateIndex))
+}
+
+func createdKey(index fleet.Index, id fleet.DeploymentID) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(index)), key(string(id))...)
 }
 
 func changedKey(index fleet.Index, id fleet.EvalID) []byte {
@@ -159,6 +179,13 @@ func schema() *memdb.DBSchema {
 		table(tableNodeRosters, func(r *nodeRoster) []byte { return key(string(r.node)) }),
 		table(tableDesired, func(r *desiredRow) []byte { return key(string(r.node)) }),
 		table(tableCapacity, func(r *capacityRow) []byte { return key(r.class) }),
+		table(tableDeployments, func(r *deploymentRow) []byte { return key(string(r.ID)) },
+			&memdb.IndexSchema{Name: indexJob, Unique: true, Indexer: indexer[deploymentRow](
+				func(r *deploymentRow) []byte {
+					return append(jobKeyOf(r.Namespace, r.JobID), createdKey(r.CreateIndex, r.ID)...)
+				})},
+			&memdb.IndexSchema{Name: indexCreated, Unique: true, Indexer: indexer[deploymentRow](
+				func(r *deploymentRow) []byte { return createdKey(r.CreateIndex, r.ID) })}),
 		table(tableEvals, func(r *fleet.Evaluation) []byte { return key(string(r.ID)) },
 			&memdb.IndexSchema{Name: indexJob, Unique: true, Indexer: indexer[fleet.Evaluation](
 				func(r *fleet.Evaluation) []byte { return key(r.Namespace, string(r.JobID), string(r.ID)) })},

@@ -39,6 +39,7 @@ const (
 	recordDesired     = 12
 	recordCapacity    = 13
 	recordEnd         = 14
+	recordDeployment  = 20
 )
 
 // What a record holds beyond what its noun does.
@@ -57,6 +58,7 @@ type (
 		Versions  []savedBodyRef // newest first
 		Queued    map[string]int
 		Evaluated bool
+		Stable    []uint64
 	}
 	savedNode struct {
 		Node    fleet.Node
@@ -149,7 +151,7 @@ func (v *View) persistWork(out *recordWriter) {
 		out.put(recordBody, *r.job)
 	}
 	for r := range scan[jobRow](v.txn, tableJobs, indexID, nil) {
-		saved := savedJob{Job: *r.job, Queued: r.queued, Evaluated: r.evaluated}
+		saved := savedJob{Job: *r.job, Queued: r.queued, Evaluated: r.evaluated, Stable: r.stable}
 		for _, j := range r.versions {
 			saved.Versions = append(saved.Versions, savedBodyRef{j.SpecHash, j.Version, j.CreateIndex})
 		}
@@ -157,6 +159,9 @@ func (v *View) persistWork(out *recordWriter) {
 	}
 	for r := range scan[nodeRow](v.txn, tableNodes, indexID, nil) {
 		out.put(recordNode, savedNode{r.Node, r.opened, r.apart, r.history.saved(), r.fenced})
+	}
+	for r := range scan[deploymentRow](v.txn, tableDeployments, indexID, nil) {
+		out.put(recordDeployment, r.Deployment)
 	}
 	for r := range scan[allocRow](v.txn, tableAllocs, indexID, nil) {
 		out.put(recordAlloc, savedAlloc{r.Alloc, r.Job.CreateIndex, r.history.saved()})

@@ -34,6 +34,11 @@ func furnished(t tb) *world {
 	w.register(job("gone", fleet.JobTypeBatch, 1))
 	w.place("gone", b, 1)
 	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "gone", Purge: true, Eval: w.eval(fleet.TriggerJobDeregister), Now: w.nano()})
+	w.register(job("till", fleet.JobTypeService, 2))
+	d := w.deploy("till", func(s *fleet.DeploymentState) { s.DesiredCanaries = 1 })
+	w.healthy(w.placeIn(d, b, true))
+	w.must(state.DeploymentPromote{DeploymentID: d.ID, Now: w.nano()})
+	w.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentSuccessful}, Now: w.nano()})
 	w.must(state.Fence{NodeID: b, Session: fleet.FencedSession{Code: fleet.CodeCloned}, Rows: [][]byte{{1}}})
 	return w
 }

@@ -41,7 +41,7 @@ func newGeneration() *generation {
 	// neighbours.
 	txn := db.Txn(true)
 	for _, name := range []string{metaApplied, tableJobs, tableNodes, tableAllocs, tableEvals, tablePools, tableHubs,
-		tableTokens, tableCluster, tableCertificates, tableCapacity} {
+		tableTokens, tableCluster, tableCertificates, tableCapacity, tableDeployments, metaRollouts} {
 		if err := txn.Insert(tableMeta, &metaRow{name: name}); err != nil {
 			panic(fmt.Sprintf("make the tables: %v", err)) // constant schema
 		}
@@ -94,6 +94,14 @@ func (t *tx) apply(c Command) Result {
 		return t.nodeResync(c)
 	case NodeEligibility:
 		return t.nodeEligibility(c)
+	case DeploymentStatus:
+		return t.deploymentStatus(c)
+	case DeploymentPromote:
+		return t.deploymentPromote(c)
+	case AllocHealth:
+		return t.allocHealth(c)
+	case DeploymentDelete:
+		return t.deploymentDelete(c)
 	}
 	return t.applyCluster(c)
 }

@@ -32,6 +32,7 @@ type tx struct {
 	nodeRosters  working[nodeRoster]
 	desired      working[desiredRow]
 	capacity     working[capacityRow]
+	deployments  working[deploymentRow]
 }
 
 func begin(db *memdb.MemDB, index fleet.Index) *tx {
@@ -51,6 +52,7 @@ func begin(db *memdb.MemDB, index fleet.Index) *tx {
 	t.nodeRosters.table = tableNodeRosters
 	t.desired.table = tableDesired
 	t.capacity.table = tableCapacity
+	t.deployments.table = tableDeployments
 	return t
 }
 
@@ -143,6 +145,7 @@ func (t *tx) writeAll(out *memdb.Txn) {
 	t.nodeRosters.write(out)
 	t.desired.write(out)
 	t.capacity.write(out)
+	t.deployments.write(out)
 }
 
 // refused is a command that leaves the state alone.

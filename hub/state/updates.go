@@ -164,6 +164,7 @@ func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
 			entries := make([]historyEntry, 0, len(about))
 			for _, i := range about {
 				report(&a.Alloc, &f.transitions[i], w.now)
+				t.reportHealth(&a.Alloc, &f.transitions[i], w.now)
 				entries = append(entries, t.rowEntry(f, i, offline[i]))
 			}
 			trimEvents(a.TaskStates)

@@ -1,0 +1,318 @@
+package state_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+const progressDeadline = 10 * time.Minute
+
+// deploy begins the deployment of a job's newest version.
+func (w *world) deploy(id fleet.JobID, change func(*fleet.DeploymentState)) *fleet.Deployment {
+	w.Helper()
+	j := w.getJob(id)
+	s := fleet.DeploymentState{DesiredTotal: j.TaskGroups[0].Count, ProgressDeadline: progressDeadline}
+	if change != nil {
+		change(&s)
+	}
+	d := fleet.Deployment{
+		ID: fleet.DeploymentID(w.id("deployment")), Namespace: j.Namespace, JobID: j.ID, JobVersion: j.Version,
+		JobModifyIndex: j.JobModifyIndex, JobCreateIndex: j.CreateIndex, Status: fleet.DeploymentRunning,
+		StatusDescription: fleet.DescRunning, TaskGroups: map[string]fleet.DeploymentState{"web": s},
+	}
+	w.must(state.Plan{NewDeployment: &d, Evals: w.ended(id), Now: w.nano()})
+	return w.getDeployment(d.ID)
+}
+
+func (w *world) getDeployment(id fleet.DeploymentID) *fleet.Deployment {
+	w.Helper()
+	d, ok := w.store.View().Deployment(id)
+	if !ok {
+		w.Fatalf("no deployment %s", id)
+	}
+	return d
+}
+
+// placeIn places an allocation of a deployment.
+func (w *world) placeIn(d *fleet.Deployment, node fleet.NodeID, canary bool) *fleet.Alloc {
+	w.Helper()
+	a := w.alloc(d.JobID, node)
+	a.DeploymentID, a.DeploymentStatus = d.ID, &fleet.AllocDeployment{Canary: canary}
+	w.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(a)}, Evals: w.ended(d.JobID), Now: w.nano()})
+	return w.getAlloc(a.ID)
+}
+
+func health(a *fleet.Alloc, healthy bool) fleet.Transition {
+	return fleet.Transition{Kind: fleet.TransitionHealth, Alloc: a.ID, Deployment: a.DeploymentID, Healthy: &healthy}
+}
+
+func (w *world) tell(a *fleet.Alloc, healthy bool) {
+	w.Helper()
+	w.journal(a.NodeID, health(a, healthy))
+	if res := w.send(w.pending(a.NodeID)); res[0].Code != "" {
+		w.Fatalf("tell health: %+v", res[0])
+	}
+}
+
+func (w *world) healthy(a *fleet.Alloc)   { w.Helper(); w.tell(a, true) }
+func (w *world) unhealthy(a *fleet.Alloc) { w.Helper(); w.tell(a, false) }
+
+func (w *world) group(d *fleet.Deployment) fleet.DeploymentState {
+	w.Helper()
+	return w.getDeployment(d.ID).TaskGroups["web"]
+}
+
+func TestDeploymentCountsWhatItsEdgesSay(t *testing.T) {
+	t.Run("C31", func(t *testing.T) {
+		w := newWorld(t)
+		n := w.node("n1")
+		w.register(job("shop", fleet.JobTypeService, 2))
+		d := w.deploy("shop", nil)
+		if !w.group(d).RequireProgressBy.IsZero() {
+			t.Fatal("there is a deadline before anything is placed")
+		}
+		w.pass(time.Minute)
+		a, b := w.placeIn(d, n, false), w.placeIn(d, n, false)
+		if got, want := w.group(d).RequireProgressBy, w.now.Add(progressDeadline); !got.Equal(want) {
+			t.Fatalf("deadline %s, want %s", got, want)
+		}
+		w.pass(time.Minute)
+		w.healthy(a)
+		s := w.group(d)
+		if s.PlacedAllocs != 2 || s.HealthyAllocs != 1 || s.UnhealthyAllocs != 0 || !s.RequireProgressBy.Equal(w.now.Add(progressDeadline)) {
+			t.Fatalf("%+v", s)
+		}
+		if st := w.getAlloc(a.ID).DeploymentStatus; !st.IsHealthy() || !st.Timestamp.Equal(w.now) || st.ModifyIndex != w.index {
+			t.Fatalf("%+v", st)
+		}
+		w.healthy(a) // said again
+		w.unhealthy(b)
+		w.unhealthy(a)
+		if s := w.group(d); s.HealthyAllocs != 0 || s.UnhealthyAllocs != 2 || s.PlacedAllocs != 2 {
+			t.Fatalf("%+v", s)
+		}
+		// What it says of another deployment is not of this one.
+		stray := health(a, true)
+		stray.Deployment = "another"
+		w.journal(n, stray)
+		w.send(w.pending(n))
+		if s := w.group(d); s.HealthyAllocs != 0 {
+			t.Fatalf("%+v", s)
+		}
+	})
+}
+
+// An edge that was away neither fails a deployment nor is failed by it: when it is
+// back, its time begins anew.
+func TestReturnGivesADeploymentTime(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	d := w.deploy("shop", nil)
+	a := w.placeIn(d, n, false)
+	w.report(n, fleet.ClientRunning, a.ID)
+	w.miss(n)
+	w.unknown(a.ID)
+	w.pass(time.Hour)
+	w.session(n)
+	if s := w.group(d); !s.RequireProgressBy.Equal(w.now.Add(progressDeadline)) || s.HealthyAllocs+s.UnhealthyAllocs != 0 {
+		t.Fatalf("at %s: %+v", w.now, s)
+	}
+}
+
+func TestPromotion(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 3))
+	plain := w.deploy("shop", nil)
+	promote := func(d *fleet.Deployment, groups ...string) state.DeploymentPromote {
+		return state.DeploymentPromote{DeploymentID: d.ID, Groups: groups, Eval: w.eval(fleet.TriggerDeploymentWatcher), Now: w.nano()}
+	}
+	w.refused(fleet.CodeInvalid, promote(plain))
+	d := w.deploy("shop", func(s *fleet.DeploymentState) { s.DesiredCanaries = 2 })
+	a, b := w.placeIn(d, n, true), w.placeIn(d, n, true)
+	t.Run("C26", func(t *testing.T) {
+		w.tb = t
+		for _, healthy := range []string{"0/2", "1/2"} {
+			res := w.refused(fleet.CodeConflict, promote(d))
+			if want := `group "web" has ` + healthy + ` healthy allocations`; !strings.Contains(res.Err.Error(), want) {
+				t.Fatalf("%v, want %q", res.Err, want)
+			}
+			if healthy == "0/2" {
+				w.healthy(a)
+			}
+		}
+		w.refused(fleet.CodeInvalid, promote(d, "other"))
+		w.refused(fleet.CodeNotFound, state.DeploymentPromote{DeploymentID: "none"})
+		w.refused(fleet.CodeConflict, promote(plain)) // a newer one took its place
+	})
+	w.healthy(b)
+	w.pass(time.Minute)
+	res := w.must(promote(d, "web"))
+	if s := w.group(d); !s.Promoted || len(s.PlacedCanaries) != 2 || !s.RequireProgressBy.Equal(w.now.Add(progressDeadline)) {
+		t.Fatalf("%+v", s)
+	}
+	for _, id := range []fleet.AllocID{a.ID, b.ID} {
+		if st := w.getAlloc(id).DeploymentStatus; st.Canary || !st.IsHealthy() {
+			t.Fatalf("%s: %+v", id, st)
+		}
+	}
+	if e, ok := w.store.View().Eval(res.Eval); !ok || e.DeploymentID != d.ID || e.JobID != "shop" {
+		t.Fatalf("evaluation %+v", e)
+	}
+	w.refused(fleet.CodeInvalid, promote(d))
+}
+
+func TestDeploymentStatusEnds(t *testing.T) {
+	w := newWorld(t)
+	w.register(job("shop", fleet.JobTypeService, 1))
+	d := w.deploy("shop", nil)
+	status := func(status string) state.DeploymentStatus {
+		return state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: status}, Now: w.nano()}
+	}
+	w.refused(fleet.CodeConflict, state.DeploymentDelete{IDs: []fleet.DeploymentID{d.ID}})
+	w.must(status(fleet.DeploymentPaused))
+	t.Run("C50", func(t *testing.T) {
+		w.tb = t
+		w.must(status(fleet.DeploymentSuccessful))
+		w.register(job("shop", fleet.JobTypeService, 2))
+		versions := w.store.View().JobVersions(fleet.DefaultNamespace, "shop")
+		if len(versions) != 2 || versions[0].Stable || !versions[1].Stable {
+			t.Fatalf("stable: %v, %v", versions[0].Stable, versions[1].Stable)
+		}
+	})
+	w.refused(fleet.CodeConflict, status(fleet.DeploymentRunning))
+	w.refused(fleet.CodeConflict, state.AllocHealth{DeploymentID: d.ID})
+	w.must(state.DeploymentDelete{IDs: []fleet.DeploymentID{d.ID, "gone"}})
+	if _, ok := w.store.View().Deployment(d.ID); ok {
+		t.Fatal("it is still there")
+	}
+}
+
+// An operator's word fails a deployment and takes the job back, in one entry.
+func TestUnhealthyByHandTakesTheJobBack(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	first := job("shop", fleet.JobTypeService, 1)
+	w.register(first)
+	w.register(job("shop", fleet.JobTypeService, 2))
+	d := w.deploy("shop", nil)
+	a := w.placeIn(d, n, false)
+	w.refused(fleet.CodeInvalid, state.AllocHealth{DeploymentID: d.ID, Healthy: []fleet.AllocID{"other"}})
+	res := w.must(state.AllocHealth{
+		DeploymentID: d.ID, Unhealthy: []fleet.AllocID{a.ID}, Rollback: first, Eval: w.eval(fleet.TriggerDeploymentWatcher), Now: w.nano(),
+		Update: &fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentFailed, StatusDescription: fleet.DescRollback(fleet.DescFailedAllocations, 0)},
+	})
+	if j := w.getJob("shop"); j.Version != 2 || j.TaskGroups[0].Count != 1 || res.Version != 2 {
+		t.Fatalf("version %d, count %d", j.Version, j.TaskGroups[0].Count)
+	}
+	if d := w.getDeployment(d.ID); d.Status != fleet.DeploymentFailed || d.TaskGroups["web"].UnhealthyAllocs != 1 {
+		t.Fatalf("%+v", d)
+	}
+}
+
+// One row tells a watcher all of its own rollout, and nothing of others.
+func TestRolloutWakesForItsOwnAllocationsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := w.node("n1")
+		w.register(job("shop", fleet.JobTypeService, 1))
+		w.register(job("till", fleet.JobTypeService, 1))
+		shop, till := w.deploy("shop", nil), w.deploy("till", nil)
+		a, b := w.placeIn(shop, n, false), w.placeIn(till, n, false)
+		woken := func(change func()) bool {
+			v := w.store.Watch()
+			if _, _, ok := v.Rollout(shop.ID); !ok {
+				t.Fatal("no rollout")
+			}
+			change()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			err := v.Changed(ctx)
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			return err == nil
+		}
+		for _, c := range []struct {
+			name   string
+			change func()
+			want   bool
+		}{
+			{"its allocation is healthy", func() { w.healthy(a) }, true},
+			{"its allocation runs", func() { w.report(n, fleet.ClientRunning, a.ID) }, true},
+			{"an allocation of another", func() { w.healthy(b) }, false},
+			{"a task's event", func() {
+				w.journal(n, fleet.Transition{Kind: fleet.TransitionTask, Alloc: a.ID, Task: "web", Event: &fleet.TaskEvent{Type: "x"}})
+				w.send(w.pending(n))
+			}, false},
+			{"its own status", func() {
+				w.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: shop.ID, Status: fleet.DeploymentPaused}})
+			}, true},
+			{"another deployment's status", func() {
+				w.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: till.ID, Status: fleet.DeploymentPaused}})
+			}, false},
+			{"another deployment's beginning", func() { w.deploy("till", nil) }, false},
+		} {
+			if got := woken(c.change); got != c.want {
+				t.Errorf("%s: woken %v, want %v", c.name, got, c.want)
+			}
+		}
+	})
+}
+
+func TestDeploymentsAreListedByAge(t *testing.T) {
+	t.Run("C56", func(t *testing.T) {
+		w := newWorld(t)
+		w.register(job("shop", fleet.JobTypeService, 1))
+		w.register(job("till", fleet.JobTypeService, 1))
+		var want []fleet.DeploymentID
+		for _, id := range []fleet.JobID{"shop", "till", "shop"} {
+			want = append(want, w.deploy(id, nil).ID)
+		}
+		v := w.store.View()
+		var got []fleet.DeploymentID
+		for d := range v.Deployments("*", "") {
+			got = append(got, d.ID)
+		}
+		if len(got) != 3 || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+			t.Fatalf("%v, want %v", got, want)
+		}
+		if d := v.LatestDeployment(fleet.DefaultNamespace, "shop"); d.ID != want[2] {
+			t.Fatalf("latest %s", d.ID)
+		}
+		if d := w.getDeployment(want[0]); d.Status != fleet.DeploymentCancelled || d.StatusDescription != fleet.DescNewerJob {
+			t.Fatalf("%+v", d)
+		}
+		n := 0
+		for d := range v.DeploymentsSince(w.getDeployment(want[0]).CreateIndex) {
+			if n++; d.ID != want[n] {
+				t.Fatalf("%s", d.ID)
+			}
+		}
+		if n != 2 {
+			t.Fatalf("%d since the first", n)
+		}
+	})
+}
+
+// A plan's log from before deployments is read as it was.
+func TestOldSnapshotHasNoDeployments(t *testing.T) {
+	w := newWorld(t)
+	w.register(job("shop", fleet.JobTypeService, 1))
+	restored := state.New()
+	if err := restored.Restore(bytes.NewReader(mustPersist(t, w.store))); err != nil {
+		t.Fatal(err)
+	}
+	for d := range restored.View().Deployments("*", "") {
+		t.Fatalf("%+v", d)
+	}
+}

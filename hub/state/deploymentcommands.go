@@ -1,0 +1,192 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	"skerry/fleet"
+)
+
+// rolling returns the entry's own copy of a deployment that is not over; verb
+// says what is to be done to it.
+func (t *tx) rolling(verb string, id fleet.DeploymentID) (*deploymentRow, *fleet.Error) {
+	d := t.deployments.at(t, key(string(id)))
+	switch {
+	case d == nil:
+		return nil, fleet.Errorf(fleet.CodeNotFound, "%s deployment %s: there is no such deployment", verb, fleet.Short(id))
+	case !d.Active():
+		return nil, fleet.Errorf(fleet.CodeConflict, "%s deployment %s: it is %s, which is the end of it", verb, fleet.Short(id), d.Status)
+	}
+	return t.ownDeployment(id), nil
+}
+
+func (t *tx) deploymentStatus(c DeploymentStatus) Result {
+	d, err := t.rolling("change", c.Update.DeploymentID)
+	if err != nil {
+		return Result{Err: err}
+	}
+	t.setDeployment(d, c.Update, c.Now)
+	return t.follow(d, c.Rollback, c.Eval, c.Now)
+}
+
+// follow stores what comes with a change of a deployment: the version that its job
+// goes back to, and an evaluation.
+func (t *tx) follow(d *deploymentRow, rollback *fleet.Job, eval *fleet.Evaluation, now int64) Result {
+	if rollback != nil {
+		if res := t.jobRegister(JobRegister{Job: rollback, Now: now}); res.Err != nil {
+			return res
+		}
+	}
+	row := t.jobs.at(t, jobKeyOf(d.Namespace, d.JobID))
+	if eval == nil || row == nil {
+		return Result{}
+	}
+	e := *eval
+	e.DeploymentID = d.ID
+	return Result{Eval: t.jobEval(&e, row.job, now), Version: row.job.Version, Modify: row.job.JobModifyIndex}
+}
+
+func (t *tx) deploymentPromote(c DeploymentPromote) Result {
+	d, err := t.rolling("promote", c.DeploymentID)
+	if err != nil {
+		return Result{Err: err}
+	}
+	groups, err := t.promotable(d, c.Groups)
+	if err != nil {
+		return Result{Err: err}
+	}
+	for _, name := range groups {
+		s := d.TaskGroups[name]
+		s.Promoted = true
+		if !s.RequireProgressBy.IsZero() {
+			s.RequireProgressBy = time.Unix(0, c.Now).UTC().Add(s.ProgressDeadline)
+		}
+		d.TaskGroups[name] = s
+	}
+	for _, id := range d.allocs {
+		if a := t.alloc(id); a != nil && a.DeploymentStatus.IsCanary() && slices.Contains(groups, a.TaskGroup) {
+			t.changeAlloc(id, c.Now, func(a *allocRow) {
+				promoted := *a.DeploymentStatus
+				promoted.Canary, promoted.ModifyIndex = false, t.index
+				a.DeploymentStatus = &promoted
+			})
+		}
+	}
+	if !d.RequiresPromotion() && d.Status == fleet.DeploymentRunning {
+		d.StatusDescription = fleet.DescRunning
+	}
+	t.deploymentChanged(d, c.Now)
+	return t.follow(d, nil, c.Eval, c.Now)
+}
+
+// promotable returns the groups to promote, of those that are named or of all: each
+// has as many healthy canaries as are wanted of it.
+func (t *tx) promotable(d *deploymentRow, named []string) ([]string, *fleet.Error) {
+	for _, name := range named {
+		if _, ok := d.TaskGroups[name]; !ok {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "promote deployment %s: it has no group %q", fleet.Short(d.ID), name)
+		}
+	}
+	healthy := map[string]int{}
+	for _, id := range d.allocs {
+		if a := t.alloc(id); a != nil && a.DeploymentStatus.IsCanary() && a.DeploymentStatus.IsHealthy() && !a.Terminal() {
+			healthy[a.TaskGroup]++
+		}
+	}
+	var groups []string
+	for _, name := range d.Groups() {
+		s := d.TaskGroups[name]
+		switch {
+		case len(named) > 0 && !slices.Contains(named, name), s.Promoted, s.DesiredCanaries == 0:
+			continue
+		case healthy[name] < s.DesiredCanaries:
+			return nil, fleet.Errorf(fleet.CodeConflict, "promote deployment %s: group %q has %d/%d healthy allocations",
+				fleet.Short(d.ID), name, healthy[name], s.DesiredCanaries).WithHint("wait until they are, or fail the deployment")
+		}
+		groups = append(groups, name)
+	}
+	if len(groups) == 0 {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "promote deployment %s: no canaries to promote", fleet.Short(d.ID))
+	}
+	return groups, nil
+}
+
+func (t *tx) allocHealth(c AllocHealth) Result {
+	d, err := t.rolling("set health in", c.DeploymentID)
+	if err != nil {
+		return Result{Err: err}
+	}
+	for _, list := range []struct {
+		ids     []fleet.AllocID
+		healthy bool
+	}{{c.Healthy, true}, {c.Unhealthy, false}} {
+		for _, id := range list.ids {
+			if a := t.alloc(id); a == nil || a.DeploymentID != c.DeploymentID {
+				return refused(fleet.CodeInvalid, "set health of allocation %s: it is not of deployment %s",
+					fleet.Short(id), fleet.Short(c.DeploymentID))
+			}
+			t.changeAlloc(id, c.Now, func(a *allocRow) {
+				setHealth(&a.Alloc, list.healthy, t.index, c.Now)
+				a.history.add(t.allocMark(a, "health set", healthWord(list.healthy), c.Now))
+			})
+		}
+	}
+	if c.Update != nil {
+		t.setDeployment(d, *c.Update, c.Now)
+	}
+	return t.follow(d, c.Rollback, c.Eval, c.Now)
+}
+
+func healthWord(healthy bool) string {
+	if healthy {
+		return "healthy"
+	}
+	return "unhealthy"
+}
+
+func (t *tx) deploymentDelete(c DeploymentDelete) Result {
+	for _, id := range c.IDs {
+		k := key(string(id))
+		switch d := t.deployments.at(t, k); {
+		case d == nil:
+			continue
+		case d.Active():
+			return refused(fleet.CodeConflict, "delete deployment %s: it is %s", fleet.Short(id), d.Status)
+		default:
+			t.deployments.remove(k)
+			t.bump(tableDeployments)
+		}
+	}
+	return Result{}
+}
+
+// deployments adds up anew what deployments keep.
+func (c *checker) deployments() {
+	allocs := map[fleet.DeploymentID][]fleet.AllocID{}
+	for a := range scan[allocRow](c.v.txn, tableAllocs, indexID, nil) {
+		if a.DeploymentID != "" {
+			allocs[a.DeploymentID] = append(allocs[a.DeploymentID], a.ID)
+		}
+	}
+	active := map[string]fleet.DeploymentID{}
+	for d := range scan[deploymentRow](c.v.txn, tableDeployments, indexID, nil) {
+		if !slices.Equal(d.allocs, allocs[d.ID]) {
+			c.fail("deployment %s lists %v and has %v", d.ID, d.allocs, allocs[d.ID])
+		}
+		if d.ModifyIndex > c.applied || d.CreateIndex > d.ModifyIndex {
+			c.fail("deployment %s has indexes %d, %d at entry %d", d.ID, d.CreateIndex, d.ModifyIndex, c.applied)
+		}
+		for name, s := range d.TaskGroups {
+			if s.HealthyAllocs < 0 || s.UnhealthyAllocs < 0 || s.HealthyAllocs+s.UnhealthyAllocs > s.PlacedAllocs {
+				c.fail("group %s of deployment %s placed %d, of which %d are healthy and %d are not",
+					name, d.ID, s.PlacedAllocs, s.HealthyAllocs, s.UnhealthyAllocs)
+			}
+		}
+		if k := string(jobKeyOf(d.Namespace, d.JobID)); d.Active() {
+			if other, two := active[k]; two {
+				c.fail("deployments %s and %s of job %s are both active", other, d.ID, d.JobID)
+			}
+			active[k] = d.ID
+		}
+	}
+}
