@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"skerry/fleet"
 )
 
@@ -27,7 +28,8 @@ func happeningOf(t fleet.Transition) happening {
 // lostAloud checks invariant 1 of a journal that was damaged: a row that it held
 // and that the hub does not have is among those that a gap row at the hub speaks
 // of. A gap row without a count says that it is not known how many there were. What
-// a hub let go at its own bound, and counts, is not lost.
+// a hub let go at its own bound, and counts, is not lost; nor is what it says is gone
+// from the edge's journal: hubs that were put back ask for what they had acknowledged.
 func lostAloud(h Hub, e Edge) []Violation {
 	if e.Replaced {
 		return nil
@@ -55,6 +57,10 @@ func lostAloud(h Hub, e Edge) []Violation {
 	}
 	spoken, uncounted := uint64(0), false
 	for _, entry := range h.NodeHistory[e.NodeID] {
+		var gone uint64
+		if n, _ := fmt.Sscanf(entry.Message, "%d rows before", &gone); n == 1 && entry.Event == "gap" {
+			spoken += gone
+		}
 		if t := entry.Transition; t != nil && t.Kind == fleet.TransitionGap && t.Message != "" {
 			spoken += t.Dropped
 			uncounted = uncounted || t.Dropped == 0

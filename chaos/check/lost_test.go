@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -33,6 +34,30 @@ func TestWhatAHubLetGoIsNotLost(t *testing.T) {
 		found := check.Quiet(p)
 		if try.want == 0 && len(found) > 0 || try.want > 0 && len(found) != len(p.Hubs) {
 			t.Errorf("the hub let %d go: %v", try.dropped, found)
+		}
+	}
+}
+
+// TestWhatTheHubSaysIsGoneIsNotLost has rows that the edge let go since the cluster had
+// acknowledged them, and a cluster that was put back to before it had.
+func TestWhatTheHubSaysIsGoneIsNotLost(t *testing.T) {
+	for gone, want := range map[int]int{1: 1, 2: 0} {
+		p := sound()
+		e := &p.Edges[0]
+		for i := range 2 {
+			e.Before = append(e.Before, fleet.Transition{
+				Seq: fleet.Seq(i + 1), BootID: "0", Wall: int64(1_000_000 + i), Kind: fleet.TransitionTask, Alloc: alloc, Task: "main",
+				Event: &fleet.TaskEvent{Type: fleet.TaskTerminated},
+			})
+		}
+		e.Before = append(e.Before, e.Rows...)
+		for i := range p.Hubs {
+			p.Hubs[i].NodeHistory = map[fleet.NodeID][]fleet.HistoryEntry{e.NodeID: {{
+				Side: fleet.SideHub, Event: "gap", Message: fmt.Sprintf("%d rows before row 3 are gone from the edge's journal", gone),
+			}}}
+		}
+		if found := check.Quiet(p); len(found) != want*len(p.Hubs) {
+			t.Errorf("%d are said to be gone: %v", gone, found)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (t *nodes) numbers(s *scene, a *Applied, b *Batch, n *nodeFact) {
 	}
 	last := b.First + fleet.Seq(len(b.Rows)) - 1
 	if b.First > n.applied+1 {
-		excused := b.Base && (s.cloned(name) || s.weather.ever(name, Damages, Rewinds))
+		excused := b.Base && (s.cloned(name) || s.weather.ever(name, Damages) || s.weather.rewound())
 		if !excused {
 			s.shown(Sequence, name, []string{fmt.Sprintf("applied before: %d", n.applied), fmt.Sprintf("batch: %d to %d, new base: %t", b.First, last, b.Base)},
 				"entry %d glues over a gap: rows %d to %d were never applied", a.Index, n.applied+1, b.First-1)

@@ -43,12 +43,13 @@ const (
 	BranchMassRejoin            Branch = "five nodes back within ten seconds"
 )
 
-// Branches are those that a campaign shall come to. Rows of a session that is over and rows
-// with a gap before them are kept back by edges and hubs that are as they shall be: that
-// the log refuses them is a second line, which planted bugs and the tests of the wire reach.
+// Branches are those that a campaign shall come to. Rows of a session that is over, rows with
+// a gap before them and rows that are applied already are kept back by edges and hubs that are
+// as they shall be: that the log refuses or skips them is a second line, which a campaign
+// reaches seldom, and planted bugs and the tests of the wire reach.
 func Branches() []Branch {
 	return []Branch{
-		BranchLongReplay, BranchRowsRepeated, BranchLeaderChangedInReplay, BranchSessionTakenOver, BranchCloneFenced,
+		BranchLongReplay, BranchLeaderChangedInReplay, BranchSessionTakenOver, BranchCloneFenced,
 		BranchNotReadyRefused, BranchNewBase, BranchJournalRebuilt,
 		BranchJournalDropped, BranchDisconnected, BranchDown, BranchUnknown, BranchReplacedAway, BranchKeptOriginal,
 		BranchKeptReplacement, BranchLostAfterWindow, BranchEndedAway, BranchRestartedAway, BranchBootedAway,

@@ -58,6 +58,16 @@ func note(times map[string]map[Effect]time.Duration, target string, now time.Dur
 	}
 }
 
+// rewound reports whether hubs were ever put back.
+func (w *weather) rewound() bool {
+	for _, effects := range w.begun {
+		if _, ok := effects[Rewinds]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 // process takes a process that starts or ends, whatever fault that was.
 func (w *weather) process(p *Process, now time.Duration) {
 	if !p.Edge {
