@@ -8,6 +8,8 @@ FOR ?= 30m
 # The race detector needs a C compiler; without one the tests run without it.
 RACE := $(shell command -v $$(go env CC) >/dev/null 2>&1 && echo -race)
 SEED ?= $(shell date +%s)
+# What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
+CHAOS ?= --coverage
 
 .PHONY: build test demo bench lint chaos chaos-real scenarios planted cross fuzz
 
@@ -40,7 +42,7 @@ cross: ## compiles for every system that is supported
 	  GOOS=$${t%/*} GOARCH=$${t#*/} CGO_ENABLED=0 go build -o /dev/null ./cmd/skerry-edge || exit 1; done
 
 chaos: build ## whole fleets in virtual time, an hour of faults in seconds: make chaos BUDGET=10m SEED=7
-	bin/skerry-chaos sim $(addprefix --scenario=chaos/scenarios/,full-journal.txt restored-and-compacted.txt) --seeds 1000000 --budget $(BUDGET) --seed $(SEED) --report dist/chaos $(or $(CHAOS),--coverage)
+	bin/skerry-chaos sim $(addprefix --scenario=chaos/scenarios/,full-journal.txt restored-and-compacted.txt) --seeds 1000000 --budget $(BUDGET) --seed $(SEED) --report dist/chaos $(CHAOS)
 
 scenarios: build ## the scenarios of chaos/scenarios, in virtual time
 	bin/skerry-chaos sim $(addprefix --scenario=,$(wildcard chaos/scenarios/*.txt)) --report dist/scenarios
