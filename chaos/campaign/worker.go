@@ -61,20 +61,14 @@ type Result struct {
 // drawnTTL of heartbeats in runs that are drawn: that of a fleet of 45,000 edges with three hubs.
 const drawnTTL = 30 * time.Second
 
-// Work plays one job, and ends the process. It never returns.
-func Work(in io.Reader) {
+// Work plays one job, and ends the process, unless it cannot read the job.
+func Work(in io.Reader) error {
 	var j Job
-	err := json.NewDecoder(io.LimitReader(in, 1<<20)).Decode(&j)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "read the job: %v\n", err)
-		os.Exit(1)
+	if err := json.NewDecoder(io.LimitReader(in, 1<<20)).Decode(&j); err != nil {
+		return fmt.Errorf("read the job: %w", err)
 	}
-	virtual.Main(func() {
-		if err := j.play(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	})
+	virtual.Main(j.play)
+	return nil
 }
 
 func (j Job) play() (err error) {

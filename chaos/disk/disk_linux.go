@@ -152,7 +152,7 @@ func (d *Disk) forgot() error {
 		return fmt.Errorf("%w: disk %s", ErrRemembers, name)
 	}
 	if b, err := os.ReadFile(filepath.Join(d.dir, syncedFile)); err != nil || string(b) != syncedText {
-		return fmt.Errorf("%w: disk %s: %q, %v", ErrLost, name, b, err)
+		return errors.Join(fmt.Errorf("%w: disk %s: %q", ErrLost, name, b), err)
 	}
 	if err := os.Remove(filepath.Join(d.dir, unsyncedFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -75,23 +75,23 @@ func (v verdict) slugs() []string {
 // process that it is planted in.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(playScenario); path != "" {
-		virtual.Main(func() { playAlone(path, os.Getenv(playDir)) })
+		virtual.Main(func() error { return playAlone(path, os.Getenv(playDir)) })
 	}
 	os.Exit(m.Run())
 }
 
 // playAlone plays a scenario to its end, or until the planted bug is found and named.
-func playAlone(path, dir string) {
+func playAlone(path, dir string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		panic(err)
+		return err
 	}
 	s, err := schedule.Parse(path, text)
 	if err != nil {
-		panic(err)
+		return err
 	}
 	if s.Seed, err = strconv.ParseUint(os.Getenv(playSeed), 10, 64); err != nil {
-		panic(err)
+		return err
 	}
 	wanted := invariantOf(planted.Bug(os.Getenv(planted.Environment)))
 	var mu sync.Mutex
@@ -110,6 +110,7 @@ func playAlone(path, dir string) {
 		v.Reasons = append(v.Reasons, err.Error())
 	}
 	tell(v)
+	return nil
 }
 
 const mark = "verdict: "

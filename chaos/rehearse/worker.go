@@ -44,19 +44,14 @@ type order struct {
 	Fleet        virtual.Fleet
 }
 
-// Work plays one rehearsal, and ends the process. It never returns.
-func Work(in io.Reader) {
+// Work plays one rehearsal, and ends the process, unless it cannot read what to rehearse.
+func Work(in io.Reader) error {
 	var o order
 	if err := json.NewDecoder(io.LimitReader(in, maxOrder)).Decode(&o); err != nil {
-		fmt.Fprintf(os.Stderr, "read what to rehearse: %v\n", err)
-		os.Exit(1)
+		return fmt.Errorf("read what to rehearse: %w", err)
 	}
-	virtual.Main(func() {
-		if err := o.play(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	})
+	virtual.Main(o.play)
+	return nil
 }
 
 func (o order) play() (err error) {

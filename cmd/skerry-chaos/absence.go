@@ -61,18 +61,15 @@ func playAbsence(a virtual.Absence, folder string, out io.Writer) error {
 		return fmt.Errorf("make the run's folder: %w", err)
 	}
 	path := filepath.Join(folder, "absence.jsonl")
-	virtual.Main(func() {
+	virtual.Main(func() error {
 		err := recorded(a, path, out)
 		if err == nil {
 			err = draw(path, filepath.Join(folder, "absence.html"), 0)
 		}
 		if err != nil {
-			fmt.Fprintf(os.Stderr, "skerry-chaos: %v\nall files of the run are kept in %s\n", err, a.Dir)
-			os.Exit(1)
+			return fmt.Errorf("skerry-chaos: %w\nall files of the run are kept in %s", err, a.Dir)
 		}
-		if err := os.RemoveAll(a.Dir); err != nil {
-			fmt.Fprintf(os.Stderr, "skerry-chaos: %v\n", err)
-		}
+		return os.RemoveAll(a.Dir)
 	})
 	return nil
 }

@@ -59,7 +59,7 @@ history, a page to look at, and all data directories.`,
 	f.BoolVar(&s.cfg.Coverage, "coverage", false, "fail where a kind of fault never hit, or an important branch was never reached")
 	worker := &cobra.Command{
 		Use: workerCommand, Hidden: true, Args: cobra.NoArgs,
-		Run: func(*cobra.Command, []string) { campaign.Work(os.Stdin) },
+		RunE: func(*cobra.Command, []string) error { return campaign.Work(os.Stdin) },
 	}
 	c.AddCommand(absence())
 	return []*cobra.Command{c, worker}
