@@ -16,6 +16,7 @@ const (
 	TriggerJobRegister       = "job-register"
 	TriggerJobDeregister     = "job-deregister"
 	TriggerNodeUpdate        = "node-update"
+	TriggerNodeDrain         = "node-drain"
 	TriggerAllocStop         = "alloc-stop"
 	TriggerQueuedAllocs      = "queued-allocs"
 	TriggerScheduled         = "scheduled"

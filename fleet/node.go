@@ -38,6 +38,8 @@ type Node struct {
 	Status                NodeStatus
 	StatusDescription     string // why it stands there, for people
 	SchedulingEligibility string
+	DrainStrategy         *DrainStrategy // nil: it is not being emptied
+	LastDrain             *DrainMetadata
 	Attributes            map[string]string
 	Meta                  map[string]string
 	Resources             Resources // of the machine

@@ -17,6 +17,7 @@ import (
 	"skerry/hub/api"
 	"skerry/hub/broker"
 	"skerry/hub/consensus"
+	"skerry/hub/drainer"
 	"skerry/hub/gateway"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
@@ -56,6 +57,7 @@ type Hub struct {
 	broker    *broker.Broker
 	planner   *planner.Planner
 	scheduler *scheduler.Scheduler
+	drainer   *drainer.Drainer
 	api       *api.API
 
 	// Of Open, and then of Run's goroutine that keeps the certificate.

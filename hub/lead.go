@@ -60,6 +60,7 @@ func (h *Hub) reign(ctx context.Context) *reign {
 		"broker":   h.broker.Run,
 		"planner":  h.planner.Run,
 		"liveness": h.liveness.Lead,
+		"drainer":  h.drainer.Lead,
 	} {
 		group.Go(func() error {
 			if err := run(ctx); err != nil && ctx.Err() == nil {

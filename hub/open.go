@@ -18,6 +18,7 @@ import (
 	"skerry/hub/api"
 	"skerry/hub/broker"
 	"skerry/hub/consensus"
+	"skerry/hub/drainer"
 	"skerry/hub/gateway"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
@@ -172,7 +173,7 @@ func bindError(what, addr string, err error) error {
 // it needs of the others.
 func (h *Hub) openRooms() error {
 	for _, open := range []func() error{
-		h.openPeers, h.openConsensus, h.openMembers, h.openEdges, h.openScheduling, h.openEnrolment, h.openAPI,
+		h.openPeers, h.openConsensus, h.openMembers, h.openEdges, h.openScheduling, h.openLife, h.openEnrolment, h.openAPI,
 	} {
 		if err := open(); err != nil {
 			return err
@@ -326,6 +327,14 @@ func (h *Hub) openScheduling() error {
 		State: h.store, Broker: queue{h}, Planner: plans{h}, Evals: evals{h},
 		Workers: h.cfg.Workers, Log: h.log.With("component", "scheduler"),
 	})
+	return err
+}
+
+// openLife makes the rooms that only the leader has, and that end or begin what no
+// evaluation asks for.
+func (h *Hub) openLife() error {
+	var err error
+	h.drainer, err = drainer.New(drainer.Config{State: h.store, Apply: leading{h.node}, Log: h.log.With("component", "drainer")})
 	return err
 }
 

@@ -78,9 +78,6 @@ func (c *checker) allocs() {
 		if a.ModifyIndex > c.applied || a.AllocModifyIndex > a.ModifyIndex || a.CreateIndex > a.AllocModifyIndex {
 			c.fail("allocation %s has indexes %d, %d, %d at entry %d", a.ID, a.CreateIndex, a.AllocModifyIndex, a.ModifyIndex, c.applied)
 		}
-		if _, ok := c.v.Node(a.NodeID); !ok {
-			c.fail("allocation %s is on node %s, which does not exist", a.ID, a.NodeID)
-		}
 		c.history("allocation "+string(a.ID), a.history)
 	}
 }
@@ -163,6 +160,9 @@ func (c *checker) nodeRows() {
 		if (n.Applied == 0) != (len(n.ChainHash) == 0) {
 			c.fail("node %s has applied row %d with a chain hash of %d bytes", n.ID, n.Applied, len(n.ChainHash))
 		}
+		if n.DrainStrategy != nil && (n.SchedulingEligibility != fleet.NodeIneligible || n.LastDrain == nil || n.LastDrain.Status != fleet.DrainDraining) {
+			c.fail("node %s is drained, and is %s with last drain %+v", n.ID, n.SchedulingEligibility, n.LastDrain)
+		}
 		if n.ComputedClass != classOf(&n.Node) {
 			c.fail("node %s has class %s and should have %s", n.ID, n.ComputedClass, classOf(&n.Node))
 		}
@@ -226,8 +226,9 @@ func CheckStep(prev, next *View) error {
 	for old := range prev.Nodes("") {
 		n, ok := next.Node(old.ID)
 		switch {
+		case !ok && old.Status != fleet.NodeDisconnected && old.Status != fleet.NodeDown:
+			fail("node %s is gone, and was %s", old.ID, old.Status)
 		case !ok:
-			fail("node %s is gone", old.ID)
 		case n.Epoch < old.Epoch || n.Session < old.Session || n.Applied < old.Applied || n.Received < old.Received:
 			fail("node %s went back: epoch %d to %d, session %d to %d, row %d to %d, desired %d to %d", old.ID,
 				old.Epoch, n.Epoch, old.Session, n.Session, old.Applied, n.Applied, old.Received, n.Received)

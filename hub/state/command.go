@@ -29,6 +29,10 @@ const (
 	KindDeploymentPromote Kind = 41
 	KindAllocHealth       Kind = 42
 	KindDeploymentDelete  Kind = 43
+	KindNodeDrain         Kind = 30
+	KindDrainStep         Kind = 31
+	KindNodePurge         Kind = 32
+	KindNodeEvaluate      Kind = 33
 )
 
 // Command is an entry of the replicated log. Applying one is pure: everything
@@ -290,6 +294,10 @@ func (EvalDelete) Kind() Kind      { return KindEvalDelete }
 func (NodeEligibility) Kind() Kind { return KindNodeEligible }
 func (Certificate) Kind() Kind     { return KindCertificate }
 func (Hub) Kind() Kind             { return KindHub }
+func (NodeDrain) Kind() Kind       { return KindNodeDrain }
+func (DrainStep) Kind() Kind       { return KindDrainStep }
+func (NodePurge) Kind() Kind       { return KindNodePurge }
+func (NodeEvaluate) Kind() Kind    { return KindNodeEvaluate }
 
 func (DeploymentStatus) Kind() Kind  { return KindDeploymentStatus }
 func (DeploymentPromote) Kind() Kind { return KindDeploymentPromote }
@@ -307,6 +315,8 @@ type Result struct {
 	Updates []BatchResult  `cbor:"6,keyasint,omitempty"` // as AllocUpdates.Batches
 	Moved   []fleet.NodeID `cbor:"7,keyasint,omitempty"` // NodeStatus
 	Modify  fleet.Index    `cbor:"8,keyasint,omitempty"` // JobRegister, JobDeregister: the job's modify index after it
+	// Evals are the evaluations that a change of a node or of allocations made.
+	Evals []fleet.EvalID `cbor:"20,keyasint,omitempty"`
 }
 
 // SessionResult answers SessionOpen.

@@ -98,4 +98,8 @@ var commands = map[Kind]reflect.Type{
 	KindDeploymentPromote: reflect.TypeFor[DeploymentPromote](),
 	KindAllocHealth:       reflect.TypeFor[AllocHealth](),
 	KindDeploymentDelete:  reflect.TypeFor[DeploymentDelete](),
+	KindNodeDrain:         reflect.TypeFor[NodeDrain](),
+	KindDrainStep:         reflect.TypeFor[DrainStep](),
+	KindNodePurge:         reflect.TypeFor[NodePurge](),
+	KindNodeEvaluate:      reflect.TypeFor[NodeEvaluate](),
 }

@@ -63,6 +63,10 @@ func samples() []state.Command {
 		state.NodeEligibility{NodeID: n.ID, Eligibility: fleet.NodeIneligible, EvalSeed: "s", Now: 13},
 		state.Certificate{Serial: "1a", Subject: "edge:x", NotAfter: 14},
 		state.Hub{Hub: state.HubAddr{ID: "h", QUIC: "q", HTTP: "w", Gossip: "g"}, Removed: true},
+		state.NodeDrain{NodeID: n.ID, Drain: &fleet.DrainStrategy{Deadline: time.Hour, IgnoreSystemJobs: true, ForceDeadline: at, StartedAt: at}, MarkEligible: true, Meta: map[string]string{"by": "me"}, EvalSeed: "s", Now: 30},
+		state.DrainStep{Migrate: []fleet.AllocID{alloc.ID}, Done: []state.NodeDrained{{NodeID: n.ID, StartedAt: at, ForceDeadline: at, Deadlined: true}}, EvalSeed: "s", Now: 31},
+		state.NodePurge{NodeID: n.ID, EvalSeed: "s", Now: 32},
+		state.NodeEvaluate{NodeID: n.ID, EvalSeed: "s", Now: 33},
 		state.DeploymentStatus{Update: failedUpdate(), Rollback: j, Eval: &eval, Now: 15},
 		state.DeploymentPromote{DeploymentID: "d", Groups: []string{"web"}, Eval: &eval, Now: 16},
 		state.AllocHealth{DeploymentID: "d", Healthy: []fleet.AllocID{alloc.ID}, Unhealthy: []fleet.AllocID{"b"}, Update: ptr(failedUpdate()), Rollback: j, Eval: &eval, Now: 17},
@@ -89,7 +93,7 @@ func TestEntryGolden(t *testing.T) {
 			t.Fatalf("decode %T: %v", c, err)
 		}
 		if c.Kind() <= last || !reflect.DeepEqual(decoded, c) {
-			t.Fatalf("%T came back as\n%+v\nnot\n%+v", c, decoded, c)
+			t.Fatalf("%T, of kind %d after %d, came back as\n%+v\nnot\n%+v", c, c.Kind(), last, decoded, c)
 		}
 		last = c.Kind()
 		fmt.Fprintf(&got, "%s %x\n", strings.TrimPrefix(fmt.Sprintf("%T", c), "state."), raw)

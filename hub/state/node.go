@@ -146,17 +146,23 @@ func (t *tx) nodeEligibility(c NodeEligibility) Result {
 			fleet.Short(c.NodeID), c.Eligibility, fleet.NodeEligible, fleet.NodeIneligible)
 	case n.SchedulingEligibility == c.Eligibility:
 		return Result{}
+	case n.DrainStrategy != nil:
+		return refused(fleet.CodeConflict, "set eligibility of node %s: it is being drained", fleet.Short(c.NodeID))
 	}
-	n.SchedulingEligibility = c.Eligibility
-	t.nodeChanged(n)
-	n.event("Cluster", "Node marked as "+c.Eligibility+" for scheduling", c.Now, t.index)
 	w := wake{seed: c.EvalSeed, now: c.Now}
+	t.setEligibility(n, c.Eligibility, &w)
+	return Result{Evals: t.wakeJobs(&w)}
+}
+
+// setEligibility lets new work onto a node, or keeps it off.
+func (t *tx) setEligibility(n *nodeRow, eligibility string, w *wake) {
+	n.SchedulingEligibility = eligibility
+	t.nodeChanged(n)
+	n.event("Cluster", "Node marked as "+eligibility+" for scheduling", w.now, t.index)
 	if n.Schedulable() {
 		t.freed(&n.Node)
-		t.wakeSystem(&w, &n.Node)
+		t.wakeSystem(w, &n.Node)
 	}
-	t.wakeJobs(&w)
-	return Result{}
 }
 
 // wakeSystem asks for an evaluation of every job that runs on all nodes such as

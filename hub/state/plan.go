@@ -132,6 +132,12 @@ func (t *tx) place(p *fleet.Alloc, c Plan, w *wake) {
 	if a.NodeName == "" {
 		a.NodeName = n.Name
 	}
+	late := n.DrainStrategy != nil || n.SchedulingEligibility == fleet.NodeIneligible && n.LastDrain != nil && n.LastDrain.Status == fleet.DrainComplete
+	if late {
+		// The drain began after the planner looked, and may have ended since.
+		a.DesiredTransition.Migrate = true
+		w.want(a.Namespace, a.JobID, fleet.TriggerNodeDrain, nil)
+	}
 	row := t.newAlloc(a, c.Now)
 	row.history.add(t.allocMark(row, "placed", a.DesiredDescription, c.Now))
 	if t.alloc(a.PreviousAllocation) != nil {

@@ -102,6 +102,14 @@ func (t *tx) apply(c Command) Result {
 		return t.allocHealth(c)
 	case DeploymentDelete:
 		return t.deploymentDelete(c)
+	case NodeDrain:
+		return t.nodeDrain(c)
+	case DrainStep:
+		return t.drainStep(c)
+	case NodePurge:
+		return t.nodePurge(c)
+	case NodeEvaluate:
+		return t.nodeEvaluate(c)
 	}
 	return t.applyCluster(c)
 }

@@ -1,0 +1,235 @@
+package drainer
+
+import (
+	"slices"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// maxMigrate bounds how many allocations one entry flags.
+const maxMigrate = 1000
+
+// Group is one task group of a job that has allocations on draining nodes.
+type Group struct {
+	Count       int
+	MaxParallel int  // of its migrate block
+	Batch       bool // left alone until the deadline
+	Allocs      []*fleet.Alloc
+	Draining    func(fleet.NodeID) bool
+	Healthy     func(*fleet.Alloc) bool
+	Since       fleet.Index // what finished after it counts as migrated
+}
+
+// Step is what a group does next.
+type Step struct {
+	Migrate  []*fleet.Alloc // to be flagged now
+	Migrated []*fleet.Alloc // have ended on a draining node
+	Done     bool           // nothing of it is left on draining nodes
+}
+
+// Step decides for one group: so many are flagged that never more than MaxParallel
+// of those that are wanted are missing or not healthy. One that is out of sight on
+// another node is deferred: nobody can mend it now, and it holds up no drain. One
+// that is out of sight on a draining node goes at once: nobody sees it serve.
+func (g *Group) Step() Step {
+	step := Step{Done: true}
+	var candidates []*fleet.Alloc
+	healthy, deferred := 0, 0
+	for _, a := range g.Allocs {
+		here := g.Draining(a.NodeID)
+		flagged := a.DesiredTransition.Migrate && here
+		switch {
+		case here && a.ClientTerminal():
+			if a.ModifyIndex > g.Since {
+				step.Migrated = append(step.Migrated, a)
+			}
+			continue
+		case a.Terminal():
+		case a.ClientStatus == fleet.ClientUnknown && !here:
+			deferred++
+		case !flagged && g.Healthy(a):
+			healthy++
+		}
+		if !here {
+			continue
+		}
+		step.Done = false
+		if g.Batch || flagged || a.ServerTerminal() {
+			continue
+		}
+		if a.ClientStatus == fleet.ClientUnknown {
+			step.Migrate = append(step.Migrate, a)
+		} else {
+			candidates = append(candidates, a)
+		}
+	}
+	if g.Batch {
+		return step
+	}
+	most := healthy - (g.Count - deferred - g.MaxParallel)
+	step.Migrate = append(step.Migrate, candidates[:max(0, min(most, len(candidates)))]...)
+	return step
+}
+
+// Node is a node that is being drained.
+type Node struct {
+	IgnoreSystem bool
+	Allocs       []*fleet.Alloc
+}
+
+// Left says what a drain still has to deal with, how much of that it waits for
+// (what runs on every node goes last, and is not waited for), and whether it is
+// done.
+func (n *Node) Left() (left []*fleet.Alloc, waited int, done bool) {
+	for _, a := range n.Allocs {
+		system := jobType(a) == fleet.JobTypeSystem
+		if a.ClientTerminal() || system && n.IgnoreSystem {
+			continue
+		}
+		left = append(left, a)
+		if !system {
+			waited++
+		}
+	}
+	return left, waited, waited == 0
+}
+
+func jobType(a *fleet.Alloc) string {
+	if a.Job == nil {
+		return fleet.JobTypeService
+	}
+	return a.Job.Type
+}
+
+// Next is what is to be done on the state that v shows, and when to look again
+// where nothing of it changes (zero: never).
+func Next(v *state.View, now time.Time) (step state.DrainStep, again time.Time) {
+	r := round{view: v, now: now, groups: map[groupKey]bool{}}
+	r.step.Now = now.UnixNano()
+	draining := map[fleet.NodeID]bool{}
+	for n := range v.Nodes("") {
+		if n.DrainStrategy != nil {
+			draining[n.ID] = true
+		}
+	}
+	r.draining = func(id fleet.NodeID) bool { return draining[id] }
+	for n := range v.Nodes("") {
+		if n.DrainStrategy != nil {
+			r.node(n)
+		}
+	}
+	return r.step, r.again
+}
+
+type groupKey struct {
+	namespace string
+	job       fleet.JobID
+	group     string
+}
+
+// round is one look at all draining nodes.
+type round struct {
+	view     *state.View
+	now      time.Time
+	draining func(fleet.NodeID) bool
+	groups   map[groupKey]bool // looked at already
+	step     state.DrainStep
+	again    time.Time
+}
+
+func (r *round) node(n *fleet.Node) {
+	node := Node{IgnoreSystem: n.DrainStrategy.IgnoreSystemJobs, Allocs: slices.Collect(r.view.AllocsByNode(n.ID))}
+	left, _, done := node.Left()
+	over := n.DrainStrategy.Over(r.now)
+	if done || over {
+		if r.migrate(left) {
+			r.step.Done = append(r.step.Done, state.NodeDrained{
+				NodeID: n.ID, StartedAt: n.DrainStrategy.StartedAt, ForceDeadline: n.DrainStrategy.ForceDeadline, Deadlined: over,
+			})
+		}
+		return
+	}
+	if !n.DrainStrategy.ForceDeadline.IsZero() {
+		r.lookAt(n.DrainStrategy.ForceDeadline)
+	}
+	for _, a := range left {
+		if jobType(a) != fleet.JobTypeSystem {
+			r.group(a)
+		}
+	}
+}
+
+// migrate flags allocations, and reports whether all of them fit the entry.
+func (r *round) migrate(allocs []*fleet.Alloc) bool {
+	for _, a := range allocs {
+		if a.Terminal() || a.DesiredTransition.Migrate || slices.Contains(r.step.Migrate, a.ID) {
+			continue
+		}
+		if len(r.step.Migrate) == maxMigrate {
+			return false
+		}
+		r.step.Migrate = append(r.step.Migrate, a.ID)
+	}
+	return true
+}
+
+func (r *round) lookAt(at time.Time) {
+	if r.again.IsZero() || at.Before(r.again) {
+		r.again = at
+	}
+}
+
+// group looks at the group of an allocation, once.
+func (r *round) group(a *fleet.Alloc) {
+	k := groupKey{a.Namespace, a.JobID, a.TaskGroup}
+	if r.groups[k] {
+		return
+	}
+	r.groups[k] = true
+	job, ok := r.view.Job(a.Namespace, a.JobID)
+	if !ok || job.Stop || job.Group(a.TaskGroup) == nil {
+		return // its own evaluation ends it
+	}
+	tg := job.Group(a.TaskGroup)
+	rules := migration(tg)
+	g := Group{
+		Count: tg.Count, MaxParallel: rules.maxParallel, Batch: job.Type != fleet.JobTypeService,
+		Draining: r.draining, Healthy: func(a *fleet.Alloc) bool { return r.healthy(a, rules.minHealthy) },
+	}
+	for other := range r.view.AllocsByJob(a.Namespace, a.JobID) {
+		if other.TaskGroup == a.TaskGroup {
+			g.Allocs = append(g.Allocs, other)
+		}
+	}
+	r.migrate(g.Step().Migrate)
+}
+
+// rules of a group's migrate block.
+type rules struct {
+	maxParallel int
+	minHealthy  time.Duration
+}
+
+func migration(*fleet.TaskGroup) rules {
+	return rules{maxParallel: 1, minHealthy: 10 * time.Second}
+}
+
+// healthy reports whether an allocation serves: all of its tasks have been running
+// for long enough, by the cluster's clock.
+func (r *round) healthy(a *fleet.Alloc, long time.Duration) bool {
+	if a.ClientStatus != fleet.ClientRunning {
+		return false
+	}
+	since := a.CreateTime
+	for _, s := range a.TaskStates {
+		since = max(since, s.RunningSince)
+	}
+	at := time.Unix(0, since).Add(long)
+	if at.After(r.now) {
+		r.lookAt(at)
+		return false
+	}
+	return true
+}
