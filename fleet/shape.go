@@ -42,6 +42,7 @@ type (
 	plainNode Node
 	nodeShape struct {
 		*plainNode
+		Drain             bool
 		NodeResources     nodeResourcesShape
 		ReservedResources nodeResourcesShape
 	}
@@ -78,12 +79,12 @@ func (a *Alloc) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON adds NodeResources and ReservedResources, as Nomad's clients read
+// MarshalJSON adds Drain, NodeResources and ReservedResources, as Nomad's clients read
 // them, beside Resources, Reserved and Devices.
 func (n Node) MarshalJSON() ([]byte, error) {
 	total := resourcesShape(n.Resources)
 	total.Devices = deviceShapes(n.Devices)
-	return json.Marshal(nodeShape{(*plainNode)(&n), total, resourcesShape(n.Reserved)})
+	return json.Marshal(nodeShape{(*plainNode)(&n), n.DrainStrategy != nil, total, resourcesShape(n.Reserved)})
 }
 
 func resourcesShape(r Resources) nodeResourcesShape {

@@ -17,7 +17,7 @@ import (
 )
 
 func nodeCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "node", Short: "Show nodes: the edges as the hubs see them"}
+	c := &cobra.Command{Use: "node", Short: "Show and drain nodes: the edges as the hubs see them"}
 	var verbose bool
 	status := &cobra.Command{
 		Use: "status [ID]", Short: "List nodes, or show one", Args: cobra.MaximumNArgs(1),
@@ -33,7 +33,7 @@ func nodeCommand(o *operator) *cobra.Command {
 		},
 	}
 	status.Flags().BoolVarP(&verbose, "verbose", "v", false, "show its attributes, too")
-	c.AddCommand(status)
+	c.AddCommand(status, nodeDrain(o), nodeEligibility(o), nodePurge(o))
 	return c
 }
 
@@ -91,6 +91,9 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 		t.Add("Away", "since "+console.Nano(n.DisconnectedAt).Format(time.DateTime))
 	}
 	t.Add("Eligible", n.SchedulingEligibility != fleet.NodeIneligible)
+	if n.LastDrain != nil {
+		t.Add("Drain", drainStatus(n))
+	}
 	t.Add("Agent", fmt.Sprintf("%s, boot %s", n.Version, fleet.Short(n.BootID)))
 	t.Add("Session", fmt.Sprintf("epoch %d with hub %s, from %s", n.Epoch, n.Hub, n.Address))
 	t.Add("Journal", fmt.Sprintf("row %d of %d is in", n.Applied, max(n.JournalHead, n.Applied)))
@@ -166,4 +169,13 @@ func used(n fleet.Node, allocs []fleet.Alloc) string {
 	}
 	free := n.Free()
 	return fmt.Sprintf("cpu %d/%d MHz, memory %d/%d MB, disk %d/%d MB", sum.CPU, free.CPU, sum.MemoryMB, free.MemoryMB, sum.DiskMB, free.DiskMB)
+}
+
+// drainStatus says how far a node's last drain is.
+func drainStatus(n fleet.Node) string {
+	s := fmt.Sprintf("%s, since %s", n.LastDrain.Status, n.LastDrain.StartedAt.Local().Format(time.DateTime))
+	if d := n.DrainStrategy; d != nil && !d.ForceDeadline.IsZero() {
+		s += ", what is left stops at " + d.ForceDeadline.Local().Format(time.DateTime)
+	}
+	return s
 }

@@ -152,6 +152,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTT
 func (a *API) routes() {
 	a.jobRoutes()
 	a.nodeRoutes()
+	a.drainRoutes()
 	a.allocRoutes()
 	a.evalRoutes()
 	a.clusterRoutes()

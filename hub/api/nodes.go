@@ -12,7 +12,6 @@ func (a *API) nodeRoutes() {
 	a.mux.HandleFunc("GET /v1/node/{id}", a.read(a.readNode))
 	a.mux.HandleFunc("GET /v1/node/{id}/allocations", a.read(a.nodeAllocs))
 	a.mux.HandleFunc("GET /v1/node/{id}/history", a.read(a.nodeHistory))
-	a.put("/v1/node/{id}/eligibility", a.write(a.nodeEligibility))
 	a.mux.HandleFunc("GET /v1/node/pools", a.read(a.listPools))
 	a.put("/v1/node/pools", a.write(a.storePool))
 }
@@ -31,6 +30,7 @@ type NodeStub struct {
 	SchedulingEligibility string
 	Status                fleet.NodeStatus
 	StatusDescription     string
+	LastDrain             *fleet.DrainMetadata
 	Drivers               map[string]fleet.DriverInfo
 	CreateIndex           fleet.Index
 	ModifyIndex           fleet.Index
@@ -43,6 +43,7 @@ func (a *API) listNodes(v *state.View, r *http.Request, q query) (any, fleet.Ind
 			Address: n.Address, ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass,
 			NodePool: n.NodePool, Version: n.Version, SchedulingEligibility: n.SchedulingEligibility,
 			Status: n.Status, StatusDescription: n.StatusDescription, Drivers: n.Drivers,
+			Drain: n.DrainStrategy != nil, LastDrain: n.LastDrain,
 			CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
 		}
 		if r.URL.Query().Get("os") == "true" {
@@ -85,31 +86,6 @@ func (a *API) nodeHistory(v *state.View, r *http.Request, _ query) (any, fleet.I
 		return nil, v.TableIndex("nodes"), err
 	}
 	return v.NodeHistory(n.ID), max(n.ModifyIndex, 1), nil
-}
-
-func (a *API) nodeEligibility(r *http.Request) (any, fleet.Index, error) {
-	var req struct{ Eligibility string }
-	if err := body(r, &req); err != nil {
-		return nil, 0, err
-	}
-	if req.Eligibility != fleet.NodeEligible && req.Eligibility != fleet.NodeIneligible {
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "set a node's eligibility: %q is neither %q nor %q",
-			req.Eligibility, fleet.NodeEligible, fleet.NodeIneligible)
-	}
-	n, err := needNode(a.cfg.State.View(), r)
-	if err != nil {
-		return nil, 0, err
-	}
-	res, err := a.apply(r.Context(), state.NodeEligibility{
-		NodeID: n.ID, Eligibility: req.Eligibility, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(),
-	})
-	if err != nil {
-		return nil, res.Index, err
-	}
-	return struct {
-		NodeModifyIndex fleet.Index
-		Index           fleet.Index
-	}{res.Index, res.Index}, res.Index, nil
 }
 
 func (a *API) listPools(v *state.View, _ *http.Request, _ query) (any, fleet.Index, error) {

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// drainFlags are what node drain is told.
+type drainFlags struct {
+	enable, disable, force, noDeadline, ignoreSystem, keepIneligible, detach, monitor bool
+	deadline                                                                          time.Duration
+	message                                                                           string
+	meta                                                                              map[string]string
+}
+
+func nodeDrain(o *operator) *cobra.Command {
+	f := drainFlags{}
+	c := &cobra.Command{
+		Use: "drain ID", Short: "Move everything off a node, or end that", Args: cobra.ExactArgs(1),
+		Long: "Move everything off a node: services as their migrate blocks allow, batch jobs when the\n" +
+			"deadline is over, and system jobs last. The node takes no new work, then and afterwards,\n" +
+			"until node eligibility says so. It is followed until the drain is done.",
+		RunE: func(cmd *cobra.Command, args []string) error { return o.drain(cmd, args[0], f) },
+	}
+	flags := c.Flags()
+	flags.BoolVar(&f.enable, "enable", false, "drain the node")
+	flags.BoolVar(&f.disable, "disable", false, "end a drain, and let new work onto the node")
+	flags.BoolVar(&f.force, "force", false, "stop everything at once")
+	flags.BoolVar(&f.noDeadline, "no-deadline", false, "let what is left stay for as long as it takes")
+	flags.DurationVar(&f.deadline, "deadline", time.Hour, "when what is left is stopped")
+	flags.BoolVar(&f.ignoreSystem, "ignore-system", false, "leave system jobs alone")
+	flags.BoolVar(&f.keepIneligible, "keep-ineligible", false, "with --disable: no new work all the same")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "return when the hub knows")
+	flags.BoolVar(&f.monitor, "monitor", false, "follow the drain that is going on")
+	flags.StringVarP(&f.message, "message", "m", "", "why, for who looks at the node")
+	flags.StringToStringVar(&f.meta, "meta", nil, "what else to note of it (KEY=VALUE)")
+	c.MarkFlagsOneRequired("enable", "disable", "monitor")
+	c.MarkFlagsMutuallyExclusive("enable", "disable", "monitor")
+	c.MarkFlagsMutuallyExclusive("force", "no-deadline", "deadline")
+	return c
+}
+
+// request is what the flags ask for.
+func (f drainFlags) request(id fleet.NodeID) (api.DrainRequest, error) {
+	req := api.DrainRequest{NodeID: id, Meta: f.meta}
+	if f.message != "" {
+		req.Meta = map[string]string{"message": f.message}
+		for k, v := range f.meta {
+			req.Meta[k] = v
+		}
+	}
+	if f.disable {
+		req.MarkEligible = !f.keepIneligible
+		return req, nil
+	}
+	req.DrainSpec = &api.DrainSpec{Deadline: f.deadline, IgnoreSystemJobs: f.ignoreSystem}
+	switch {
+	case f.force:
+		req.DrainSpec.Deadline = -time.Nanosecond
+	case f.noDeadline:
+		req.DrainSpec.Deadline = 0
+	case f.deadline <= 0:
+		return req, fleet.Errorf(fleet.CodeInvalid, "drain node %s: a deadline of %s", fleet.Short(id), f.deadline).
+			WithHint("--force stops everything at once, --no-deadline waits for as long as it takes")
+	}
+	return req, nil
+}
+
+func (o *operator) drain(cmd *cobra.Command, ref string, f drainFlags) error {
+	hub, err := o.client()
+	if err != nil {
+		return err
+	}
+	node, err := hub.FindNode(cmd.Context(), ref)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if !f.monitor {
+		req, err := f.request(node.ID)
+		if err != nil {
+			return err
+		}
+		var answer api.NodeAnswer
+		if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/"+string(node.ID)+"/drain", req, &answer); err != nil {
+			return err
+		}
+		switch {
+		case o.json:
+			return console.JSON(out, answer)
+		case f.disable:
+			_, err := fmt.Fprintf(out, "Node %s (%s) is not drained any more\n", fleet.Short(node.ID), node.Name)
+			return err
+		}
+		fmt.Fprintf(out, "Node %s (%s) is drained\n", fleet.Short(node.ID), node.Name)
+		if f.detach {
+			return nil
+		}
+	}
+	return left(cmd.Context(), out, followDrain(cmd.Context(), hub, out, node.ID))
+}
+
+// followDrain writes what happens to a node's allocations until its drain is over.
+func followDrain(ctx context.Context, hub *client.Client, out io.Writer, id fleet.NodeID) error {
+	path := "/v1/node/" + string(id)
+	seen := map[fleet.AllocID]string{}
+	for {
+		var node fleet.Node
+		if _, err := hub.Read(ctx, path, nil, &node); err != nil {
+			return err
+		}
+		var allocs []fleet.Alloc
+		index, err := hub.Read(ctx, path+"/allocations", nil, &allocs)
+		if err != nil {
+			return err
+		}
+		for _, a := range allocs {
+			told := drainLine(a)
+			if last, ok := seen[a.ID]; ok && last != told {
+				fmt.Fprintf(out, "%s  %s %s\n", fleet.Short(a.ID), a.Name, told)
+			}
+			seen[a.ID] = told
+		}
+		if node.DrainStrategy == nil {
+			return drainEnd(out, node)
+		}
+		if err := awaitDrain(ctx, hub, path, index); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitDrain waits until a node or one of its allocations has changed since index.
+func awaitDrain(ctx context.Context, hub *client.Client, path string, index fleet.Index) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changed := make(chan error, 2)
+	for _, p := range []string{path, path + "/allocations"} {
+		go func() {
+			_, err := hub.ReadAfter(ctx, index, p, nil, nil)
+			changed <- err
+		}()
+	}
+	err := <-changed
+	cancel()
+	<-changed
+	return err
+}
+
+func drainLine(a fleet.Alloc) string {
+	switch {
+	case a.DesiredStatus == fleet.DesiredStop && !a.ClientTerminal():
+		return a.ClientStatus + ", to stop"
+	case a.DesiredTransition.Migrate && !a.ClientTerminal():
+		return a.ClientStatus + ", to go elsewhere"
+	}
+	return a.ClientStatus
+}
+
+func drainEnd(out io.Writer, n fleet.Node) error {
+	status := fleet.DrainComplete
+	if n.LastDrain != nil {
+		status = n.LastDrain.Status
+	}
+	_, err := fmt.Fprintf(out, "Drain of node %s (%s) is %s\n", fleet.Short(n.ID), n.Name, status)
+	return err
+}
+
+func nodeEligibility(o *operator) *cobra.Command {
+	var enable, disable bool
+	c := &cobra.Command{
+		Use: "eligibility ID", Short: "Let new work onto a node, or keep it off", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			node, err := hub.FindNode(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			req := struct{ Eligibility string }{fleet.NodeIneligible}
+			if enable {
+				req.Eligibility = fleet.NodeEligible
+			}
+			var answer api.NodeAnswer
+			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/"+string(node.ID)+"/eligibility", req, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) is %s for new work\n", fleet.Short(node.ID), node.Name, req.Eligibility)
+			return err
+		},
+	}
+	c.Flags().BoolVar(&enable, "enable", false, "new work may be placed on the node")
+	c.Flags().BoolVar(&disable, "disable", false, "no new work is placed on the node")
+	c.MarkFlagsOneRequired("enable", "disable")
+	c.MarkFlagsMutuallyExclusive("enable", "disable")
+	return c
+}
+
+func nodePurge(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "purge ID", Short: "Forget a node that is gone for good, and replace what it ran", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			node, err := hub.FindNode(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var answer api.NodeAnswer
+			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/"+string(node.ID)+"/purge", nil, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) is forgotten\n", fleet.Short(node.ID), node.Name)
+			return err
+		},
+	}
+}

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func (a *API) drainRoutes() {
+	a.put("/v1/node/{id}/drain", a.write(a.drainNode))
+	a.put("/v1/node/{id}/eligibility", a.write(a.nodeEligibility))
+	a.put("/v1/node/{id}/purge", a.write(a.purgeNode))
+	a.put("/v1/node/{id}/evaluate", a.write(a.evaluateNode))
+}
+
+// NodeAnswer answers a change of a node.
+type NodeAnswer struct {
+	EvalID          fleet.EvalID `json:",omitempty"` // the first of EvalIDs
+	EvalIDs         []fleet.EvalID
+	EvalCreateIndex fleet.Index
+	NodeModifyIndex fleet.Index
+	Index           fleet.Index
+}
+
+// changeNode commits a change of the node that a request names.
+func (a *API) changeNode(r *http.Request, command func(*fleet.Node) state.Command) (any, fleet.Index, error) {
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	n, err := needNode(a.cfg.State.View(), r)
+	if err != nil {
+		return nil, 0, err
+	}
+	res, err := a.apply(r.Context(), command(n))
+	if err != nil {
+		return nil, res.Index, err
+	}
+	answer := NodeAnswer{EvalIDs: res.Evals, NodeModifyIndex: res.Index, Index: res.Index}
+	if answer.EvalIDs == nil {
+		answer.EvalIDs = []fleet.EvalID{}
+	}
+	if len(res.Evals) > 0 {
+		answer.EvalID, answer.EvalCreateIndex = res.Evals[0], res.Index
+	}
+	return answer, res.Index, nil
+}
+
+// DrainRequest is the body of a change of a node's drain, in Nomad's shape.
+type DrainRequest struct {
+	NodeID       fleet.NodeID
+	DrainSpec    *DrainSpec // nil: cancel
+	MarkEligible bool
+	Meta         map[string]string
+}
+
+// DrainSpec says how a node is to be emptied: see fleet.DrainStrategy.
+type DrainSpec struct {
+	Deadline         time.Duration
+	IgnoreSystemJobs bool
+}
+
+// maxDeadline keeps what is added to the clock within its range.
+const maxDeadline = 10 * 365 * 24 * time.Hour
+
+func (a *API) drainNode(r *http.Request) (any, fleet.Index, error) {
+	var req DrainRequest
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	switch {
+	case req.DrainSpec != nil && req.MarkEligible:
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "drain a node: it cannot be drained and be eligible for new work")
+	case req.DrainSpec != nil && req.DrainSpec.Deadline > maxDeadline:
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "drain a node: a deadline of %s is more than %s", req.DrainSpec.Deadline, maxDeadline).
+			WithHint("a deadline of 0 is none")
+	}
+	return a.changeNode(r, func(n *fleet.Node) state.Command {
+		now := a.cfg.Now()
+		c := state.NodeDrain{NodeID: n.ID, MarkEligible: req.MarkEligible, Meta: req.Meta, EvalSeed: a.cfg.NewID(), Now: now.UnixNano()}
+		if req.DrainSpec != nil {
+			c.Drain = fleet.NewDrain(req.DrainSpec.Deadline, req.DrainSpec.IgnoreSystemJobs, now)
+		}
+		return c
+	})
+}
+
+func (a *API) nodeEligibility(r *http.Request) (any, fleet.Index, error) {
+	var req struct{ Eligibility string }
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	if req.Eligibility != fleet.NodeEligible && req.Eligibility != fleet.NodeIneligible {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "set a node's eligibility: %q is neither %q nor %q",
+			req.Eligibility, fleet.NodeEligible, fleet.NodeIneligible)
+	}
+	return a.changeNode(r, func(n *fleet.Node) state.Command {
+		return state.NodeEligibility{NodeID: n.ID, Eligibility: req.Eligibility, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano()}
+	})
+}
+
+func (a *API) purgeNode(r *http.Request) (any, fleet.Index, error) {
+	return a.changeNode(r, func(n *fleet.Node) state.Command {
+		return state.NodePurge{NodeID: n.ID, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano()}
+	})
+}
+
+func (a *API) evaluateNode(r *http.Request) (any, fleet.Index, error) {
+	return a.changeNode(r, func(n *fleet.Node) state.Command {
+		return state.NodeEvaluate{NodeID: n.ID, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano()}
+	})
+}
