@@ -110,8 +110,10 @@ type Pool struct {
 	Description       string
 	DefaultDisconnect string        // DisconnectKeep (the default) or DisconnectNomad
 	HeartbeatTTL      time.Duration // 0: by the size of the fleet
-	CreateIndex       Index
-	ModifyIndex       Index
+	// SchedulerConfiguration overrides what holds for all jobs; nil: nothing.
+	SchedulerConfiguration *PoolScheduling `json:",omitempty"`
+	CreateIndex            Index
+	ModifyIndex            Index
 }
 
 // Bounds of a pool's heartbeat TTL.
@@ -132,6 +134,9 @@ func (p *Pool) Validate() error {
 	case p.DefaultDisconnect != "" && p.DefaultDisconnect != DisconnectKeep && p.DefaultDisconnect != DisconnectNomad:
 		return Errorf(CodeInvalid, "node pool %q: DefaultDisconnect is %q or %q, not %q",
 			p.Name, DisconnectKeep, DisconnectNomad, p.DefaultDisconnect)
+	case p.SchedulerConfiguration != nil && !validAlgorithm(p.SchedulerConfiguration.SchedulerAlgorithm):
+		return Errorf(CodeInvalid, "node pool %q: the scheduler algorithm is %q or %q, not %q",
+			p.Name, AlgorithmBinpack, AlgorithmSpread, p.SchedulerConfiguration.SchedulerAlgorithm)
 	case p.HeartbeatTTL != 0 && (p.HeartbeatTTL < MinPoolTTL || p.HeartbeatTTL > MaxPoolTTL):
 		return Errorf(CodeInvalid, "node pool %q: HeartbeatTTL is 0 or from %s to %s, not %s", p.Name, MinPoolTTL, MaxPoolTTL, p.HeartbeatTTL)
 	}

@@ -156,6 +156,7 @@ func (a *API) routes() {
 	a.allocRoutes()
 	a.evalRoutes()
 	a.clusterRoutes()
+	a.schedulingRoutes()
 	a.mux.Handle("GET /v1/metrics", promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, fleet.Errorf(fleet.CodeNotFound, "no such endpoint: %s %s", r.Method, r.URL.Path))

@@ -166,6 +166,10 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	if a.cfg.State.View().Scheduling().RejectJobRegistration {
+		return nil, 0, fleet.Errorf(fleet.CodeForbidden, "register job %q: the scheduler configuration rejects registrations", job.ID).
+			WithHint("an operator has set RejectJobRegistration")
+	}
 	now := a.cfg.Now().UnixNano()
 	job.SubmitTime = now
 	eval := a.newEval(job, fleet.TriggerJobRegister, now)

@@ -20,6 +20,8 @@ func (t *tx) applyCluster(c Command) Result {
 		return t.hub(c)
 	case Pool:
 		return t.pool(c)
+	case SchedulerConfig:
+		return t.schedulerConfig(c)
 	case Certificate:
 		if c.Replaces != "" {
 			t.certificates.remove(key(c.Replaces))

@@ -33,6 +33,7 @@ const (
 	KindDrainStep         Kind = 31
 	KindNodePurge         Kind = 32
 	KindNodeEvaluate      Kind = 33
+	KindSchedulerConfig   Kind = 50
 )
 
 // Command is an entry of the replicated log. Applying one is pure: everything

@@ -55,6 +55,9 @@ func (d *describer) cluster(v *View) {
 	for r := range scan[fleet.Pool](v.txn, tablePools, indexID, nil) {
 		d.line(tablePools, r)
 	}
+	for r := range scan[fleet.SchedulerConfiguration](v.txn, tableScheduler, indexID, nil) {
+		d.line(tableScheduler, r)
+	}
 	for r := range scan[Certificate](v.txn, tableCertificates, indexID, nil) {
 		d.line(tableCertificates, r)
 	}

@@ -102,4 +102,5 @@ var commands = map[Kind]reflect.Type{
 	KindDrainStep:         reflect.TypeFor[DrainStep](),
 	KindNodePurge:         reflect.TypeFor[NodePurge](),
 	KindNodeEvaluate:      reflect.TypeFor[NodeEvaluate](),
+	KindSchedulerConfig:   reflect.TypeFor[SchedulerConfig](),
 }

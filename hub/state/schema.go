@@ -27,6 +27,7 @@ const (
 	tableDesired      = "desired"
 	tableCapacity     = "capacity"
 	tableDeployments  = "deployments"
+	tableScheduler    = "scheduler"
 )
 
 const (
@@ -177,6 +178,7 @@ func schema() *memdb.DBSchema {
 		table(tableAllocs, func(r *allocRow) []byte { return key(string(r.ID)) }),
 		table(tableJobRosters, func(r *jobRoster) []byte { return jobKeyOf(r.ns, r.id) }),
 		table(tableNodeRosters, func(r *nodeRoster) []byte { return key(string(r.node)) }),
+		table(tableScheduler, func(*fleet.SchedulerConfiguration) []byte { return key(tableScheduler) }),
 		table(tableDesired, func(r *desiredRow) []byte { return key(string(r.node)) }),
 		table(tableCapacity, func(r *capacityRow) []byte { return key(r.class) }),
 		table(tableDeployments, func(r *deploymentRow) []byte { return key(string(r.ID)) },

@@ -40,6 +40,8 @@ const (
 	recordCapacity    = 13
 	recordEnd         = 14
 	recordDeployment  = 20
+
+	recordScheduler = 50
 )
 
 // What a record holds beyond what its noun does.
@@ -136,6 +138,9 @@ func (v *View) persistCluster(out *recordWriter) {
 	}
 	for r := range scan[Certificate](v.txn, tableCertificates, indexID, nil) {
 		out.put(recordCertificate, *r)
+	}
+	for r := range scan[fleet.SchedulerConfiguration](v.txn, tableScheduler, indexID, nil) {
+		out.put(recordScheduler, *r)
 	}
 	for r := range scan[desiredRow](v.txn, tableDesired, indexID, nil) {
 		out.put(recordDesired, savedIndex{string(r.node), r.index})

@@ -33,6 +33,7 @@ type tx struct {
 	desired      working[desiredRow]
 	capacity     working[capacityRow]
 	deployments  working[deploymentRow]
+	scheduling   working[fleet.SchedulerConfiguration]
 }
 
 func begin(db *memdb.MemDB, index fleet.Index) *tx {
@@ -53,6 +54,7 @@ func begin(db *memdb.MemDB, index fleet.Index) *tx {
 	t.desired.table = tableDesired
 	t.capacity.table = tableCapacity
 	t.deployments.table = tableDeployments
+	t.scheduling.table = tableScheduler
 	return t
 }
 
@@ -146,6 +148,7 @@ func (t *tx) writeAll(out *memdb.Txn) {
 	t.desired.write(out)
 	t.capacity.write(out)
 	t.deployments.write(out)
+	t.scheduling.write(out)
 }
 
 // refused is a command that leaves the state alone.

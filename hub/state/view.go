@@ -44,8 +44,8 @@ func (v *View) Index() fleet.Index {
 
 // TableIndex is the newest entry that changed a table: "jobs", "nodes",
 // "allocs", "evals", "deployments", "pools", "hubs", "tokens", "cluster",
-// "certificates", "capacity". How far a node's journal is in does not count as a change of
-// "nodes".
+// "certificates", "capacity", "scheduler". How far a node's journal is in does
+// not count as a change of "nodes".
 func (v *View) TableIndex(table string) fleet.Index { return v.meta(table) }
 
 func (v *View) meta(name string) fleet.Index {
