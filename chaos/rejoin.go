@@ -146,7 +146,7 @@ func simulated(id fleet.JobID, edges, fit int) *fleet.Job {
 		Constraints: []fleet.Constraint{{Operand: fleet.OpDistinctHosts}},
 		TaskGroups: []fleet.TaskGroup{{
 			Name: "main", Count: edges,
-			Tasks: []fleet.Task{{Name: "main", Driver: swarm.Driver, Resources: fleet.Resources{CPU: 4000 / fit, MemoryMB: 4096 / fit}}},
+			Tasks: []fleet.Task{{Name: "main", Driver: swarm.Driver, Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: 4000 / fit, MemoryMB: 4096 / fit}}}},
 		}},
 	}
 	job.Defaults()

@@ -43,7 +43,7 @@ func workload(id fleet.JobID, count int, starts string, disconnect *fleet.Discon
 				Driver:      "raw_exec",
 				Config:      map[string]any{"command": "/bin/sh", "args": []any{"-c", workloadScript}},
 				Env:         map[string]string{"STARTS": starts},
-				Resources:   fleet.Resources{CPU: 20, MemoryMB: 16},
+				Resources:   fleet.TaskResources{Resources: fleet.Resources{CPU: 20, MemoryMB: 16}},
 				KillTimeout: time.Second,
 			}},
 		}},

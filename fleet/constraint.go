@@ -28,6 +28,8 @@ const (
 	OpDistinctProp   = "distinct_property"
 )
 
+func (c *Constraint) complete() { setDefault(&c.Operand, OpEqual) }
+
 func (c Constraint) String() string {
 	switch c.Operand {
 	case OpIsSet, OpIsNotSet:

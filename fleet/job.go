@@ -39,8 +39,16 @@ type Job struct {
 	Datacenters       []string
 	NodePool          string
 	Constraints       []Constraint
+	Affinities        []Affinity
+	Spreads           []Spread
 	TaskGroups        []TaskGroup
+	Periodic          *Periodic
+	ParameterizedJob  *ParameterizedJob
+	Multiregion       *Multiregion
+	UI                *JobUI
 	Meta              map[string]string
+	ConsulNamespace   string
+	VaultNamespace    string
 	Stop              bool
 	Stable            bool
 	Status            string
@@ -50,6 +58,14 @@ type Job struct {
 	CreateIndex       Index
 	ModifyIndex       Index
 	JobModifyIndex    Index // changes only when the specification does
+
+	// What a job that was launched or dispatched has of its parent.
+	ParentID                 JobID
+	Dispatched               bool
+	DispatchIdempotencyToken string
+	Payload                  []byte
+
+	VersionTag *JobVersionTag `json:",omitempty"`
 
 	// SpecHash is the content hash of the specification (see SpecHash in
 	// package hub/state): two versions with the same hash run the same thing.
@@ -61,40 +77,72 @@ type TaskGroup struct {
 	Name             string
 	Count            int
 	Constraints      []Constraint
+	Affinities       []Affinity
+	Spreads          []Spread
 	Tasks            []Task
 	RestartPolicy    *RestartPolicy    // nil only before Defaults
 	ReschedulePolicy *ReschedulePolicy // nil only before Defaults, and for types that are never rescheduled
 	Disconnect       *Disconnect       // nil: the node pool's default holds
-	Update           *Update           // nil: all at once, no deployment
+	Update           *Update           // nil: all at once, no deployment; see DefaultUpdate
+	Migrate          *Migrate          // nil for types that are not migrated
 	EphemeralDisk    EphemeralDisk
+	Networks         []NetworkResource
+	Services         []Service
+	Volumes          map[string]VolumeRequest
+	Scaling          *ScalingPolicy
+	Consul           *Consul
+	ShutdownDelay    *time.Duration
+	MaxRunDuration   *time.Duration // nil: as long as it takes
 	Meta             map[string]string
 }
 
 // EphemeralDisk is what an allocation may take of its node's disk.
 type EphemeralDisk struct {
-	SizeMB int // default DefaultDiskMB where a job file says nothing
+	SizeMB  int  // default DefaultDiskMB where a job file says nothing
+	Sticky  bool // a replacement shall be placed where the data lies
+	Migrate bool // a replacement elsewhere shall be given the data
 }
 
 // Task is one thing that a driver runs.
 type Task struct {
-	Name          string
-	Driver        string
-	Config        map[string]any
-	Env           map[string]string
-	Constraints   []Constraint
-	Resources     Resources
-	RestartPolicy *RestartPolicy // nil only before Defaults
-	Meta          map[string]string
-	KillTimeout   time.Duration
-	KillSignal    string // default SIGTERM
-	Leader        bool
-	LogConfig     LogConfig
+	Name            string
+	Driver          string
+	User            string
+	Lifecycle       *Lifecycle // nil: a main task
+	Config          map[string]any
+	Env             map[string]string
+	Constraints     []Constraint
+	Affinities      []Affinity
+	Services        []Service
+	Resources       TaskResources
+	RestartPolicy   *RestartPolicy // nil only before Defaults
+	Meta            map[string]string
+	KillTimeout     time.Duration
+	KillSignal      string // default SIGTERM
+	ShutdownDelay   time.Duration
+	Leader          bool
+	Kind            string
+	LogConfig       LogConfig
+	Artifacts       []TaskArtifact
+	Templates       []Template
+	Vault           *Vault
+	Consul          *Consul
+	Secrets         []Secret
+	Identity        *WorkloadIdentity // the default one; nil: as it is for every task
+	Identities      []WorkloadIdentity
+	DispatchPayload *DispatchPayload
+	VolumeMounts    []VolumeMount
+	CSIPluginConfig *CSIPlugin `json:",omitempty"`
+	ScalingPolicies []ScalingPolicy
+	Actions         []Action
+	Schedule        *TaskSchedule
 }
 
 // LogConfig bounds what a task's output may take on an edge's disk.
 type LogConfig struct {
 	MaxFiles      int // of each of stdout and stderr
 	MaxFileSizeMB int
+	Disabled      bool
 }
 
 // Restart modes: after Attempts restarts within Interval either fail the
@@ -110,6 +158,8 @@ type RestartPolicy struct {
 	Interval time.Duration
 	Delay    time.Duration
 	Mode     string
+	// RenderTemplates renders a task's templates anew before it is restarted.
+	RenderTemplates bool
 }
 
 // Delay functions of a ReschedulePolicy.
@@ -146,20 +196,6 @@ type Disconnect struct {
 	Reconcile         string         // "": best_score
 }
 
-// Update says how a new version is rolled out. Deployments come with a later
-// release; the noun is here so that job files keep their shape.
-type Update struct {
-	Stagger          time.Duration
-	MaxParallel      int
-	HealthCheck      string
-	MinHealthyTime   time.Duration
-	HealthyDeadline  time.Duration
-	ProgressDeadline time.Duration
-	AutoRevert       bool
-	AutoPromote      bool
-	Canary           int
-}
-
 // Group returns the group of that name, or nil.
 func (j *Job) Group(name string) *TaskGroup {
 	for i := range j.TaskGroups {
@@ -184,7 +220,7 @@ func (g *TaskGroup) Task(name string) *Task {
 func (g *TaskGroup) Resources() Resources {
 	sum := Resources{DiskMB: g.EphemeralDisk.SizeMB}
 	for _, t := range g.Tasks {
-		sum = sum.Add(t.Resources)
+		sum = sum.Add(t.Resources.Resources)
 	}
 	return sum
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
+	"reflect"
 )
 
 // Bounds of a job as text, HCL or JSON.
@@ -91,210 +91,130 @@ func JSONDepth(data []byte) int {
 func JobFromTree(tree map[string]any) (*Job, Problems) {
 	var ps Problems
 	o := &object{m: tree, problems: &ps}
-	j := &Job{
-		Region: DefaultRegion, Namespace: DefaultNamespace, NodePool: DefaultPool,
-		Type: JobTypeService, Priority: JobPriorityDefault, Datacenters: []string{"*"},
-	}
-	readString(o, "ID", &j.ID)
-	j.Name = string(j.ID)
-	readString(o, "Name", &j.Name)
-	o.text("Region", &j.Region)
-	o.text("Namespace", &j.Namespace)
-	o.text("Type", &j.Type)
-	o.text("NodePool", &j.NodePool)
-	setDefault(&j.Name, string(j.ID))
-	setDefault(&j.Region, DefaultRegion)
-	setDefault(&j.Namespace, DefaultNamespace)
-	setDefault(&j.NodePool, DefaultPool)
-	o.integer("Priority", &j.Priority)
-	o.boolean("AllAtOnce", &j.AllAtOnce)
-	o.boolean("Stop", &j.Stop)
-	if o.texts("Datacenters", &j.Datacenters); len(j.Datacenters) == 0 {
-		j.Datacenters = []string{"*"}
-	}
-	j.Constraints = readConstraints(o)
-	o.textMap("Meta", &j.Meta)
-	reschedule := newReschedule(j.Type)
-	reschedule.read(o, "Reschedule")
+	j := &Job{Type: JobTypeService, Priority: JobPriorityDefault}
+	o.fill(j, "TaskGroups")
+	setDefault(&j.Type, JobTypeService)
+	inherited := o.inherited(j.Type)
 	for _, g := range o.objects("TaskGroups") {
-		j.TaskGroups = append(j.TaskGroups, readGroup(g, j.Type, reschedule))
+		j.TaskGroups = append(j.TaskGroups, inherited.group(g))
 	}
-	readServerFields(o, j)
-	o.unsupportedPresent("Multiregion", "Periodic", "ParameterizedJob")
-	o.unsupported("Affinities", "Spreads", "UI", "ParentID", "Dispatched", "DispatchIdempotencyToken", "Payload", "ConsulToken", "VaultToken")
-	readRollout(o, j.Type)
-	o.unsupportedText("ConsulNamespace", DefaultNamespace)
-	o.unsupportedText("VaultNamespace", DefaultNamespace)
+	o.ignore("NomadTokenID", "ConsulToken", "VaultToken")
 	o.done()
+	j.complete()
 	return j, ps
 }
 
-// readServerFields reads what a hub wrote into a job that is handed in again.
-func readServerFields(o *object, j *Job) {
-	o.text("Status", &j.Status)
-	o.text("StatusDescription", &j.StatusDescription)
-	o.boolean("Stable", &j.Stable)
-	readCounter(o, "Version", &j.Version)
-	readCounter(o, "SubmitTime", &j.SubmitTime)
-	readCounter(o, "CreateIndex", &j.CreateIndex)
-	readCounter(o, "ModifyIndex", &j.ModifyIndex)
-	readCounter(o, "JobModifyIndex", &j.JobModifyIndex)
-	o.ignore("SpecHash", "NomadTokenID", "VersionTag")
+// inheritance is what the groups of a job have of it where they say nothing else.
+type inheritance struct {
+	jobType    string
+	reschedule rescheduleReader
+	update     *Update
+	migrate    *Migrate
 }
 
-// What Nomad's client sends where a job says nothing.
-var (
-	updateDefaults = map[string]any{
-		"Stagger": int64(30 * time.Second), "MaxParallel": 1, "HealthCheck": "checks",
-		"MinHealthyTime": int64(10 * time.Second), "HealthyDeadline": int64(5 * time.Minute),
-		"ProgressDeadline": int64(10 * time.Minute),
+// inherited reads the policies that stand in the job and hold for its groups.
+func (o *object) inherited(jobType string) inheritance {
+	in := inheritance{
+		jobType: jobType, reschedule: newReschedule(jobType), update: DefaultUpdate(jobType), migrate: DefaultMigrate(jobType),
 	}
-	migrateDefaults = map[string]any{
-		"MaxParallel": 1, "HealthCheck": "checks",
-		"MinHealthyTime": int64(10 * time.Second), "HealthyDeadline": int64(5 * time.Minute),
-	}
-	consulDefaults = map[string]any{"Cluster": "default", "Namespace": DefaultNamespace}
-)
-
-// readRollout refuses what asks for a deployment. Nomad's client sends the defaults
-// for services without being asked; for other types it means somebody did ask.
-func readRollout(o *object, jobType string) {
-	update, migrate := updateDefaults, migrateDefaults
-	if jobType != JobTypeService {
-		update, migrate = nil, nil
-	}
-	o.unsupportedBut("Update", update)
-	o.unsupportedBut("Migrate", migrate)
+	in.reschedule.read(o, "Reschedule")
+	in.update = merge(o, "Update", in.update)
+	in.migrate = merge(o, "Migrate", in.migrate)
+	return in
 }
 
-func readGroup(o *object, jobType string, inherited rescheduleReader) TaskGroup {
-	restart := DefaultRestart(jobType)
-	g := TaskGroup{Count: 1, EphemeralDisk: EphemeralDisk{SizeMB: DefaultDiskMB}}
-	o.text("Name", &g.Name)
-	o.integer("Count", &g.Count)
-	g.Constraints = readConstraints(o)
-	o.textMap("Meta", &g.Meta)
-	readRestart(o, &restart)
-	g.RestartPolicy = &restart
-	inherited.read(o, "ReschedulePolicy")
-	g.ReschedulePolicy = inherited.policy()
-	g.Disconnect = readDisconnect(o)
-	if d, ok := o.object("EphemeralDisk"); ok {
-		d.integer("SizeMB", &g.EphemeralDisk.SizeMB)
-		d.unsupported("Sticky", "Migrate")
-		d.done()
+// group reads a group.
+func (in inheritance) group(o *object) TaskGroup {
+	restart := DefaultRestart(in.jobType)
+	g := TaskGroup{Count: 1, EphemeralDisk: EphemeralDisk{SizeMB: DefaultDiskMB}, RestartPolicy: &restart}
+	o.fill(&g, "ReschedulePolicy", "Update", "Migrate", "Tasks")
+	if s := g.Scaling; s != nil && s.Min != nil && !o.has("Count") {
+		g.Count = *s.Min
 	}
+	in.reschedule.read(o, "ReschedulePolicy")
+	g.ReschedulePolicy = in.reschedule.policy()
+	g.Update = merge(o, "Update", in.update)
+	g.Migrate = merge(o, "Migrate", in.migrate)
+	o.formerDisconnect(&g)
 	for _, t := range o.objects("Tasks") {
 		g.Tasks = append(g.Tasks, readTask(t, restart))
 	}
-	o.unsupported("Affinities", "Spreads", "Volumes", "Networks", "Services", "ShutdownDelay", "MaxRunDuration",
-		"StopAfterClientDisconnect", "MaxClientDisconnect", "PreventRescheduleOnLost", "Scaling")
-	readRollout(o, jobType)
-	o.unsupportedBut("Consul", consulDefaults)
 	o.done()
 	return g
 }
 
+// merge reads what stands under a key into a copy of what is inherited.
+func merge[T any](o *object, key string, inherited *T) *T {
+	into := inherited
+	if inherited != nil {
+		clone := *inherited
+		into = &clone
+	}
+	sub, ok := o.object(key)
+	if !ok {
+		return into
+	}
+	if into == nil {
+		if isEmpty(sub.m) {
+			return nil // as Nomad's client sends it
+		}
+		into = newPreset(reflect.TypeFor[T]()).Interface().(*T)
+	}
+	sub.fill(into)
+	sub.done()
+	return into
+}
+
+// formerDisconnect reads what a group said of its node's absence before there was a
+// disconnect block.
+func (o *object) formerDisconnect(g *TaskGroup) {
+	var former Disconnect
+	var keep *bool
+	for _, f := range []struct {
+		key  string
+		into any
+	}{
+		{"MaxClientDisconnect", &former.LostAfter}, {"StopAfterClientDisconnect", &former.StopOnClientAfter},
+		{"PreventRescheduleOnLost", &keep},
+	} {
+		if o.has(f.key) {
+			o.field(f.key, reflect.ValueOf(f.into).Elem())
+		}
+	}
+	if keep != nil && *keep {
+		replace := false
+		former.Replace = &replace
+	}
+	if g.Disconnect == nil && former != (Disconnect{}) {
+		g.Disconnect = &former
+	}
+}
+
 func readTask(o *object, restart RestartPolicy) Task {
 	t := Task{
-		Resources:   Resources{CPU: DefaultCPU, MemoryMB: DefaultMemoryMB},
-		KillTimeout: DefaultKillTimeout,
-		LogConfig:   LogConfig{MaxFiles: DefaultLogFiles, MaxFileSizeMB: DefaultLogFileSizeMB},
+		Resources:     TaskResources{Resources: Resources{CPU: DefaultCPU, MemoryMB: DefaultMemoryMB}},
+		KillTimeout:   DefaultKillTimeout,
+		LogConfig:     LogConfig{MaxFiles: DefaultLogFiles, MaxFileSizeMB: DefaultLogFileSizeMB},
+		RestartPolicy: &restart,
 	}
-	o.text("Name", &t.Name)
-	o.text("Driver", &t.Driver)
-	if c, ok := o.object("Config"); ok {
-		t.Config = plain(c.m).(map[string]any)
+	o.fill(&t, "Resources", "LogConfig")
+	if res, ok := o.object("Resources"); ok {
+		res.fill(&t.Resources)
+		if t.Resources.Cores > 0 && !res.has("CPU") {
+			t.Resources.CPU = 0
+		}
+		res.ignore("IOPS")
+		res.done()
 	}
-	o.textMap("Env", &t.Env)
-	o.textMap("Meta", &t.Meta)
-	t.Constraints = readConstraints(o)
-	readResources(o, &t.Resources)
-	readRestart(o, &restart)
-	t.RestartPolicy = &restart
-	o.duration("KillTimeout", &t.KillTimeout)
-	o.text("KillSignal", &t.KillSignal)
-	setDefault(&t.KillSignal, DefaultKillSignal)
-	o.boolean("Leader", &t.Leader)
-	readLogs(o, &t.LogConfig)
-	o.unsupported("User", "Lifecycle", "Affinities", "Services", "Artifacts", "Vault", "Templates",
-		"DispatchPayload", "VolumeMounts", "CSIPluginConfig", "ShutdownDelay", "Kind", "ScalingPolicies",
-		"Secrets", "Identity", "Identities", "Actions", "Schedule")
-	o.unsupportedBut("Consul", consulDefaults)
+	if logs, ok := o.object("LogConfig"); ok {
+		logs.fill(&t.LogConfig)
+		if logs.value("Enabled") == false {
+			t.LogConfig.Disabled = true
+		}
+		logs.done()
+	}
 	o.done()
 	return t
-}
-
-func readResources(o *object, r *Resources) {
-	res, ok := o.object("Resources")
-	if !ok {
-		return
-	}
-	res.integer("CPU", &r.CPU)
-	res.integer("MemoryMB", &r.MemoryMB)
-	res.integer("DiskMB", &r.DiskMB)
-	res.unsupported("Cores", "MemoryMaxMB", "Networks", "Devices", "NUMA", "SecretsMB", "IOPS")
-	res.done()
-}
-
-func readLogs(o *object, l *LogConfig) {
-	logs, ok := o.object("LogConfig")
-	if !ok {
-		return
-	}
-	logs.integer("MaxFiles", &l.MaxFiles)
-	logs.integer("MaxFileSizeMB", &l.MaxFileSizeMB)
-	if logs.value("Enabled") == false {
-		logs.problems.add(logs.at("Enabled"), "switching logs off is not supported yet")
-	}
-	logs.unsupported("Disabled")
-	logs.done()
-}
-
-func readConstraints(o *object) []Constraint {
-	var cs []Constraint
-	for _, c := range o.objects("Constraints") {
-		con := Constraint{Operand: OpEqual}
-		c.text("LTarget", &con.LTarget)
-		c.text("RTarget", &con.RTarget)
-		c.text("Operand", &con.Operand)
-		setDefault(&con.Operand, OpEqual)
-		c.done()
-		cs = append(cs, con)
-	}
-	return cs
-}
-
-// readRestart merges what is given into p.
-func readRestart(o *object, p *RestartPolicy) {
-	r, ok := o.object("RestartPolicy")
-	if !ok {
-		return
-	}
-	r.integer("Attempts", &p.Attempts)
-	r.duration("Interval", &p.Interval)
-	r.duration("Delay", &p.Delay)
-	r.text("Mode", &p.Mode)
-	r.unsupported("RenderTemplates")
-	r.done()
-}
-
-func readDisconnect(o *object) *Disconnect {
-	d, ok := o.object("Disconnect")
-	if !ok {
-		return nil
-	}
-	var out Disconnect
-	d.optionalDuration("LostAfter", &out.LostAfter)
-	d.optionalDuration("StopOnClientAfter", &out.StopOnClientAfter)
-	if d.has("Replace") {
-		replace := true
-		d.boolean("Replace", &replace)
-		out.Replace = &replace
-	}
-	d.text("Reconcile", &out.Reconcile)
-	d.done()
-	return &out
 }
 
 // rescheduleReader merges a job's and a group's policy into the default of the job's
@@ -317,7 +237,7 @@ func (r *rescheduleReader) read(o *object, key string) {
 	if !ok {
 		return
 	}
-	r.none = r.none && isEmpty(given.m, nil)
+	r.none = r.none && isEmpty(given.m)
 	r.attempts = r.attempts || given.has("Attempts")
 	r.unlimited = r.unlimited || given.has("Unlimited")
 	given.integer("Attempts", &r.p.Attempts)

@@ -38,7 +38,7 @@ func TestDecodeClientJob(t *testing.T) {
 					Name: "g", Count: 3,
 					Tasks: []fleet.Task{{
 						Name: "t", Driver: "raw_exec", Config: map[string]any{"command": "/bin/true", "n": int64(3)},
-						Resources: fleet.Resources{CPU: 20, MemoryMB: fleet.DefaultMemoryMB},
+						Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: 20, MemoryMB: fleet.DefaultMemoryMB}},
 					}},
 				}}}
 				want.Defaults()
@@ -76,7 +76,7 @@ func TestDecodeNullAndZero(t *testing.T) {
 	}
 	job, problems := fleet.DecodeJob([]byte(`{"Priority": 0, "TaskGroups": [{"Tasks": [{"Resources": {"CPU": 0}, "KillTimeout": "1m30s"}]}]}`))
 	task := job.TaskGroups[0].Tasks[0]
-	if len(problems) > 0 || job.Priority != 0 || task.Resources != (fleet.Resources{MemoryMB: 300}) || task.KillTimeout != 90*time.Second {
+	if len(problems) > 0 || job.Priority != 0 || task.Resources.Resources != (fleet.Resources{MemoryMB: 300}) || task.KillTimeout != 90*time.Second {
 		t.Errorf("%+v, %v", job, problems)
 	}
 }
@@ -102,56 +102,6 @@ func TestDecodeReschedule(t *testing.T) {
 		job, problems := fleet.DecodeJob([]byte(src))
 		if len(problems) > 0 || *job.TaskGroups[0].ReschedulePolicy != c.want {
 			t.Errorf("%s: %+v, %v", src, *job.TaskGroups[0].ReschedulePolicy, problems)
-		}
-	}
-}
-
-// TestDecodeUnsupported gives everything that this release does not act on, one by
-// one: each must be a problem by its name.
-func TestDecodeUnsupported(t *testing.T) {
-	inJob := map[string]string{
-		"Affinities": `[{}]`, "Spreads": `[{}]`, "Multiregion": `{}`, "Periodic": `{}`, "ParameterizedJob": `{}`,
-		"UI": `{"Description": "x"}`, "Update": `{"MaxParallel": 2}`, "Migrate": `{"MaxParallel": 2}`, "ParentID": `"p"`,
-		"Payload": `"eA=="`, "ConsulNamespace": `"x"`, "VaultNamespace": `"x"`, "Dispatched": `true`,
-	}
-	inGroup := map[string]string{
-		"Networks": `[{}]`, "Services": `[{}]`, "Volumes": `{"v": {"Type": "host"}}`, "Affinities": `[{}]`, "Spreads": `[{}]`,
-		"Update": `{"Canary": 1}`, "Migrate": `{"MaxParallel": 2}`, "Scaling": `{"Max": 3}`, "Consul": `{"Namespace": "x"}`,
-		"ShutdownDelay": `1`, "MaxRunDuration": `1`, "MaxClientDisconnect": `1`, "StopAfterClientDisconnect": `1`,
-		"PreventRescheduleOnLost": `true`,
-	}
-	inTask := map[string]string{
-		"User": `"nobody"`, "Lifecycle": `{"Hook": "prestart"}`, "Affinities": `[{}]`, "Services": `[{}]`, "Artifacts": `[{}]`,
-		"Vault": `{"Role": "x"}`, "Consul": `{"Cluster": "x"}`, "Templates": `[{}]`, "DispatchPayload": `{"File": "x"}`,
-		"VolumeMounts": `[{}]`, "CSIPluginConfig": `{"ID": "x"}`, "ShutdownDelay": `1`, "Kind": `"x"`, "ScalingPolicies": `[{}]`,
-		"Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`, "Actions": `[{}]`, "Schedule": `{"Cron": "x"}`,
-	}
-	inResources := map[string]string{
-		"Cores": `1`, "MemoryMaxMB": `1`, "Networks": `[{}]`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
-		"SecretsMB": `1`, "IOPS": `1`,
-	}
-	for _, c := range []struct {
-		fields       map[string]string
-		format, path string
-	}{
-		{inJob, `{%s}`, "%s"},
-		{inGroup, `{"TaskGroups": [{%s}]}`, "TaskGroups[0].%s"},
-		{inTask, `{"TaskGroups": [{"Tasks": [{%s}]}]}`, "TaskGroups[0].Tasks[0].%s"},
-		{inResources, `{"TaskGroups": [{"Tasks": [{"Resources": {%s}}]}]}`, "TaskGroups[0].Tasks[0].Resources.%s"},
-	} {
-		for name, value := range c.fields {
-			src := fmt.Sprintf(c.format, fmt.Sprintf("%q: %s", name, value))
-			_, problems := fleet.DecodeJob([]byte(src))
-			want := fleet.Problem{Path: fmt.Sprintf(c.path, name), Message: name + " is not supported yet"}
-			if len(problems) != 1 || problems[0] != want {
-				t.Errorf("%s: %v, want %v", src, problems, want)
-			}
-			for _, empty := range []string{`null`, `""`, `0`, `false`, `[]`} {
-				src := fmt.Sprintf(c.format, fmt.Sprintf("%q: %s", name, empty))
-				if _, problems := fleet.DecodeJob([]byte(src)); len(problems) != 0 && !strings.Contains("MultiregionPeriodicParameterizedJob", name) {
-					t.Errorf("%s: %v", src, problems)
-				}
-			}
 		}
 	}
 }

@@ -167,7 +167,7 @@ func diffTrees(old, updated map[string]any) (fields []FieldDiff, objects []Objec
 			objects = append(objects, diffLists("Constraint", was, is)...)
 		default:
 			if f := diffFields(flatten("", was), flatten("", is)); len(f) > 0 {
-				objects = append(objects, ObjectDiff{Type: diffType(!isEmpty(was, nil), !isEmpty(is, nil)), Name: key, Fields: f})
+				objects = append(objects, ObjectDiff{Type: diffType(!isEmpty(was), !isEmpty(is)), Name: key, Fields: f})
 			}
 		}
 	}

@@ -45,39 +45,42 @@ func joinPath(path, key string) string {
 
 func (o *object) has(key string) bool { return o.value(key) != nil }
 
-func (o *object) text(key string, into *string) {
-	readString(o, key, into)
-}
-
-// readString reads a string of any string type; null leaves what is there.
-func readString[T ~string](o *object, key string, into *T) {
+// text reads a string; false where there is none, or it is wrong.
+func (o *object) text(key string, into *string) bool {
 	switch v := o.value(key).(type) {
 	case nil:
 	case string:
-		*into = T(v)
+		*into = v
+		return true
 	default:
 		o.problems.add(o.at(key), "must be text, not %s", kindOf(v))
 	}
+	return false
 }
 
-func (o *object) boolean(key string, into *bool) {
+func (o *object) boolean(key string, into *bool) bool {
 	switch v := o.value(key).(type) {
 	case nil:
 	case bool:
 		*into = v
+		return true
 	default:
 		o.problems.add(o.at(key), "must be true or false, not %s", kindOf(v))
 	}
+	return false
 }
 
-func (o *object) integer(key string, into *int) {
-	if n, ok := o.whole(key, "a whole number"); ok {
-		if n < math.MinInt32 || n > math.MaxInt32 {
-			o.problems.add(o.at(key), "%d is out of range", n)
-			return
-		}
-		*into = int(n)
+func (o *object) integer(key string, into *int) bool {
+	n, ok := o.whole(key, "a whole number")
+	if !ok {
+		return false
 	}
+	if n < math.MinInt32 || n > math.MaxInt32 {
+		o.problems.add(o.at(key), "%d is out of range", n)
+		return false
+	}
+	*into = int(n)
+	return true
 }
 
 // whole reads an int64; false where there is none, or it is wrong.
@@ -91,12 +94,6 @@ func (o *object) whole(key, want string) (int64, bool) {
 		o.problems.add(o.at(key), "must be %s, not %s", want, kindOf(v))
 	}
 	return n, ok
-}
-
-func readCounter[T ~uint64 | ~int64](o *object, key string, into *T) {
-	if n, ok := o.whole(key, "a whole number"); ok {
-		*into = T(n)
-	}
 }
 
 func wholeNumber(v any) (int64, bool) {
@@ -118,38 +115,32 @@ func wholeNumber(v any) (int64, bool) {
 }
 
 // duration reads nanoseconds, or text such as "1h30m".
-func (o *object) duration(key string, into *time.Duration) {
+func (o *object) duration(key string, into *time.Duration) bool {
 	if s, ok := o.value(key).(string); ok {
 		d, err := time.ParseDuration(s)
 		if err != nil {
 			o.problems.addHint(o.at(key), `write "1h30m", "15s" or "250ms"`, "%q is not a duration", s)
-			return
+			return false
 		}
 		*into = d
-		return
+		return true
 	}
-	if n, ok := o.whole(key, "a duration"); ok {
+	n, ok := o.whole(key, "a duration")
+	if ok {
 		*into = time.Duration(n)
 	}
+	return ok
 }
 
-func (o *object) optionalDuration(key string, into **time.Duration) {
-	if o.has(key) {
-		var d time.Duration
-		o.duration(key, &d)
-		*into = &d
-	}
-}
-
-func (o *object) texts(key string, into *[]string) {
+func (o *object) texts(key string, into *[]string) bool {
 	v := o.value(key)
 	if v == nil {
-		return
+		return false
 	}
 	list, ok := v.([]any)
 	if !ok {
 		o.problems.add(o.at(key), "must be a list, not %s", kindOf(v))
-		return
+		return false
 	}
 	out := make([]string, 0, len(list))
 	for i, e := range list {
@@ -161,23 +152,7 @@ func (o *object) texts(key string, into *[]string) {
 		out = append(out, s)
 	}
 	*into = out
-}
-
-func (o *object) textMap(key string, into *map[string]string) {
-	sub, ok := o.object(key)
-	if !ok || len(sub.m) == 0 {
-		return
-	}
-	out := make(map[string]string, len(sub.m))
-	for _, k := range sortedKeys(sub.m) {
-		s, ok := sub.m[k].(string)
-		if !ok {
-			o.problems.add(sub.at(k), "must be text, not %s", kindOf(sub.m[k]))
-			continue
-		}
-		out[k] = s
-	}
-	*into = out
+	return true
 }
 
 // object returns the object under a key; false where there is none.
@@ -222,52 +197,19 @@ func (o *object) objects(key string) []*object {
 // their value: what the server itself wrote, or what carries no wish.
 func (o *object) ignore(keys ...string) { o.known = append(o.known, keys...) }
 
-// unsupported refuses keys that this release does not act on, unless they are empty.
-func (o *object) unsupported(keys ...string) {
-	for _, key := range keys {
-		o.unsupportedBut(key, nil)
-	}
-}
-
-// unsupportedPresent refuses keys whose mere presence means something.
-func (o *object) unsupportedPresent(keys ...string) {
-	for _, key := range keys {
-		if o.has(key) {
-			o.problems.add(o.at(key), "%s is not supported yet", key)
-		}
-	}
-}
-
-// unsupportedBut lets a key's object pass too where it says only what the defaults
-// say: clients send them without being asked.
-func (o *object) unsupportedBut(key string, defaults map[string]any) {
-	if v := o.value(key); !isEmpty(v, defaults) {
-		o.problems.add(o.at(key), "%s is not supported yet", key)
-	}
-}
-
-// unsupportedText lets "" and one harmless value pass.
-func (o *object) unsupportedText(key, harmless string) {
-	if v := o.value(key); v != harmless {
-		if !isEmpty(v, nil) {
-			o.problems.add(o.at(key), "%s is not supported yet", key)
-		}
-	}
-}
-
 // done refuses what nobody asked for, unless it is empty.
 func (o *object) done() {
 	for _, k := range sortedKeys(o.m) {
 		isKnown := slices.ContainsFunc(o.known, func(known string) bool { return strings.EqualFold(known, k) })
-		if !isKnown && !isEmpty(o.m[k], nil) {
+		if !isKnown && !isEmpty(o.m[k]) {
 			o.problems.add(o.at(k), "%s is not known", k)
 		}
 	}
 }
 
 // isEmpty reports whether v says nothing: null, zero, or a list or an object of
-// nothing, where a key of the object may also say what defaults has for it.
-func isEmpty(v any, defaults map[string]any) bool {
+// nothing.
+func isEmpty(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		return true
@@ -278,8 +220,8 @@ func isEmpty(v any, defaults map[string]any) bool {
 	case []any:
 		return len(v) == 0
 	case map[string]any:
-		for k, x := range v {
-			if !isEmpty(x, nil) && !sameValue(x, defaults[k]) {
+		for _, x := range v {
+			if !isEmpty(x) {
 				return false
 			}
 		}
@@ -287,19 +229,6 @@ func isEmpty(v any, defaults map[string]any) bool {
 	}
 	n, ok := wholeNumber(v)
 	return ok && n == 0
-}
-
-func sameValue(a, b any) bool {
-	x, okX := wholeNumber(a)
-	y, okY := wholeNumber(b)
-	if okX && okY {
-		return x == y
-	}
-	switch a.(type) {
-	case string, bool:
-		return a == b
-	}
-	return false
 }
 
 // plain makes a tree of json.Number into one of int64 and float64.

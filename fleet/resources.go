@@ -3,9 +3,20 @@ package fleet
 // Resources is an amount of what a machine has: asked for by a task, offered by
 // a node. Zero is nothing.
 type Resources struct {
-	CPU      int // MHz
-	MemoryMB int
-	DiskMB   int
+	CPU         int // MHz
+	MemoryMB    int
+	DiskMB      int
+	Cores       int // whole cores, in place of CPU
+	MemoryMaxMB int // what a task may take where there is memory to spare; 0: MemoryMB
+}
+
+// TaskResources is what one task asks for: an amount, and what is no amount.
+type TaskResources struct {
+	Resources
+	Networks  []NetworkResource
+	Devices   []RequestedDevice
+	NUMA      *NUMA
+	SecretsMB int
 }
 
 // Defaults and minima of a task's Resources, as Nomad has them.
@@ -20,12 +31,18 @@ const (
 
 // Add returns r + o.
 func (r Resources) Add(o Resources) Resources {
-	return Resources{CPU: r.CPU + o.CPU, MemoryMB: r.MemoryMB + o.MemoryMB, DiskMB: r.DiskMB + o.DiskMB}
+	return Resources{
+		CPU: r.CPU + o.CPU, Cores: r.Cores + o.Cores, MemoryMB: r.MemoryMB + o.MemoryMB,
+		MemoryMaxMB: r.MemoryMaxMB + o.MemoryMaxMB, DiskMB: r.DiskMB + o.DiskMB,
+	}
 }
 
 // Sub returns r - o; a dimension may become negative.
 func (r Resources) Sub(o Resources) Resources {
-	return Resources{CPU: r.CPU - o.CPU, MemoryMB: r.MemoryMB - o.MemoryMB, DiskMB: r.DiskMB - o.DiskMB}
+	return Resources{
+		CPU: r.CPU - o.CPU, Cores: r.Cores - o.Cores, MemoryMB: r.MemoryMB - o.MemoryMB,
+		MemoryMaxMB: r.MemoryMaxMB - o.MemoryMaxMB, DiskMB: r.DiskMB - o.DiskMB,
+	}
 }
 
 // Exceeds returns the name of the first dimension in which r is more than have

@@ -15,7 +15,7 @@ func place() fleet.TaskPlace {
 		TaskGroups: []fleet.TaskGroup{{
 			Name: "web", Meta: map[string]string{"deep": "group"},
 			Tasks: []fleet.Task{{
-				Name: "serve", Resources: fleet.Resources{CPU: 250, MemoryMB: 64}, Meta: map[string]string{"my-key": "v"},
+				Name: "serve", Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: 250, MemoryMB: 64}}, Meta: map[string]string{"my-key": "v"},
 				Env: map[string]string{
 					"GREETING": "hello from ${node.unique.name}", "WHO": "${NOMAD_TASK_NAME}", "OTHER": "${GREETING}",
 				},

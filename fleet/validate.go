@@ -42,9 +42,6 @@ func (j *Job) Validate() Problems {
 	if j.Priority < JobPriorityMin || j.Priority > JobPriorityMax {
 		ps.add("Priority", "must be between %d and %d, not %d", JobPriorityMin, JobPriorityMax, j.Priority)
 	}
-	if j.Namespace != DefaultNamespace {
-		ps.add("Namespace", "namespace %q: namespaces other than %s are not supported yet", j.Namespace, DefaultNamespace)
-	}
 	for i, dc := range j.Datacenters {
 		if dc == "" {
 			ps.add(fmt.Sprintf("Datacenters[%d]", i), "a datacenter's name may not be empty")
@@ -97,9 +94,6 @@ func (g *TaskGroup) validate(ps *Problems, path, jobType string) {
 	validateDisconnect(ps, path+".Disconnect", g.Disconnect, jobType)
 	if g.EphemeralDisk.SizeMB < MinDiskMB {
 		ps.add(path+".EphemeralDisk.SizeMB", "must be at least %d MB, not %d", MinDiskMB, g.EphemeralDisk.SizeMB)
-	}
-	if g.Update != nil {
-		ps.add(path+".Update", "Update is not supported yet")
 	}
 	switch n := len(g.Tasks); {
 	case n == 0:

@@ -40,9 +40,11 @@ type wireNode struct {
 }
 
 type wireResources struct {
-	CPU      int `cbor:"1,keyasint,omitempty"`
-	MemoryMB int `cbor:"2,keyasint,omitempty"`
-	DiskMB   int `cbor:"3,keyasint,omitempty"`
+	CPU         int `cbor:"1,keyasint,omitempty"`
+	MemoryMB    int `cbor:"2,keyasint,omitempty"`
+	DiskMB      int `cbor:"3,keyasint,omitempty"`
+	Cores       int `cbor:"4,keyasint,omitempty"`
+	MemoryMaxMB int `cbor:"5,keyasint,omitempty"`
 }
 
 type wireDriver struct {

@@ -29,7 +29,7 @@ const (
 // Spec returns the job as it is registered first, with its defaults filled in.
 func (j Job) Spec() (*fleet.Job, error) {
 	if j.HCL != "" {
-		return jobspec.Parse(string(j.ID)+".hcl", []byte(j.HCL), jobspec.Options{})
+		return jobspec.Parse(string(j.ID)+".hcl", []byte(j.HCL), jobspec.Options{ForRegistration: true})
 	}
 	job := &fleet.Job{ID: j.ID, Type: j.Type, Datacenters: slices.Clone(j.Datacenters), NodePool: j.Pool}
 	group := fleet.TaskGroup{
@@ -45,7 +45,7 @@ func (j Job) Spec() (*fleet.Job, error) {
 	}
 	group.Tasks = []fleet.Task{{
 		Name: TaskName, Driver: "sim", Config: j.Task.config(), KillTimeout: j.KillTimeout,
-		Resources: fleet.Resources{CPU: orElse(j.CPU, DefaultTaskCPU), MemoryMB: orElse(j.MemoryMB, DefaultTaskMemoryMB)},
+		Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: orElse(j.CPU, DefaultTaskCPU), MemoryMB: orElse(j.MemoryMB, DefaultTaskMemoryMB)}},
 	}}
 	job.TaskGroups = []fleet.TaskGroup{group}
 	job.Defaults()

@@ -26,7 +26,7 @@ func (f *fileFlags) add(cmd *cobra.Command) {
 
 // parse reads a job file, "-" being the standard input.
 func (f *fileFlags) parse(cmd *cobra.Command, name string) (*fleet.Job, error) {
-	opts := jobspec.Options{Vars: f.vars, Environ: os.Environ(), Drivers: edged.DriverNames()}
+	opts := jobspec.Options{Vars: f.vars, Environ: os.Environ(), Drivers: edged.DriverNames(), ForRegistration: true}
 	for _, path := range f.varFiles {
 		src, err := readJobFile(path)
 		if err != nil {

@@ -375,7 +375,7 @@ func (t *task) config(s spec) drivers.TaskConfig {
 	})
 	return drivers.TaskConfig{
 		ID: t.id(), AllocID: t.runner.id, Task: t.name,
-		Config: env.ReplaceAll(s.task.Config), Env: env.Vars(), Resources: s.task.Resources,
+		Config: env.ReplaceAll(s.task.Config), Env: env.Vars(), Resources: s.task.Resources.Resources,
 		Dir: dirs.task, LogDir: dirs.logs, StateDir: f.Dirs.state(t.runner.id, t.name, t.rec.Attempt),
 		Logs: s.task.LogConfig, KillSignal: s.task.KillSignal, KillTimeout: s.task.KillTimeout,
 	}

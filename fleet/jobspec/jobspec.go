@@ -36,6 +36,8 @@ type Options struct {
 	ReadFile func(name string) ([]byte, error)
 	// Drivers are the known task drivers; nil: any name will do.
 	Drivers []string
+	// ForRegistration refuses too what nothing acts on yet.
+	ForRegistration bool
 }
 
 // File is a file's name and content.
@@ -92,6 +94,9 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 	}
 	job, problems := fleet.JobFromTree(tree)
 	problems = append(problems, job.Validate()...)
+	if opts.ForRegistration {
+		problems = append(problems, job.Unsupported()...)
+	}
 	for _, problem := range append(problems, unknownDrivers(job, opts.Drivers)...) {
 		p.problem(problem)
 	}

@@ -169,7 +169,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("env %q, want %q", task.Env, want)
 	}
 	if task.KillTimeout != 20*time.Second || task.LogConfig != (fleet.LogConfig{MaxFiles: 2, MaxFileSizeMB: 10}) ||
-		task.Resources != (fleet.Resources{CPU: 20, MemoryMB: 32}) {
+		task.Resources.Resources != (fleet.Resources{CPU: 20, MemoryMB: 32}) {
 		t.Errorf("task %+v", task)
 	}
 }
@@ -342,7 +342,6 @@ func ExampleParse() {
 	fmt.Println(err)
 	// Output:
 	// shop.hcl:3:13: may not be negative: -1
-	// shop.hcl:4:5: network block is not supported yet
 	// shop.hcl:5:5: task "serve" needs a driver
 	// shop.hcl:6:7: unknown attribute "drivr" (did you mean driver?)
 }

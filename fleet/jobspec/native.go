@@ -52,7 +52,7 @@ func (p *parser) nativeTree(src []byte) map[string]any {
 	}
 	root := map[string]any{}
 	p.child(root, p.nativeItem(jobs[0], scope), &block{
-		key: "Job", label: "ID", attrs: jobBlock.attrs, blocks: jobBlock.blocks, later: jobBlock.later,
+		key: "Job", label: "ID", attrs: jobBlock.attrs, blocks: jobBlock.blocks, finish: jobBlock.finish,
 	}, "")
 	tree, _ := root["Job"].(map[string]any)
 	p.reroot("Job")

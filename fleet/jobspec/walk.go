@@ -58,15 +58,12 @@ func (p *parser) object(s section, b *block, path string, scope *hcl.EvalContext
 			p.unexpectedBlock(it, b)
 			continue
 		}
-		if first, dup := seen[it.name]; dup && !child.many {
+		if first, dup := seen[it.name]; dup && !child.many && !child.keyed {
 			p.at(it.at, fmt.Sprintf("only one %s block is allowed: the first is at line %d", it.name, first.Start.Line), "")
 			continue
 		}
 		seen[it.name] = it.at
 		p.child(m, it, child, path)
-	}
-	if b.finish != nil {
-		b.finish(m)
 	}
 	return m
 }
@@ -91,12 +88,6 @@ func (p *parser) attribute(into reading, e entry) {
 		p.fail(at)
 	}
 	if !ok || v.IsNull() {
-		return
-	}
-	if a.key == "" {
-		if !isZero(v) {
-			p.at(e.at, e.name+" is not supported yet", "")
-		}
 		return
 	}
 	p.place(at, e.expr.Range())
@@ -127,8 +118,13 @@ func (p *parser) mapAttribute(m map[string]any, e entry, v cty.Value, child *blo
 			return
 		}
 	}
-	if tree, ok := p.plain(v, e.expr.Range()); ok {
-		m[child.key] = tree
+	tree, ok := p.plain(v, e.expr.Range())
+	if !ok {
+		return
+	}
+	m[child.key] = tree
+	if object, isObject := tree.(map[string]any); isObject && child.finish != nil {
+		child.finish(p, object, "")
 	}
 }
 
@@ -145,24 +141,31 @@ func (p *parser) child(m map[string]any, it item, b *block, path string) {
 	}
 	list, _ := m[key].([]any)
 	at := join(path, key)
+	if b.keyed && len(it.labels) > 0 {
+		p.place(at, it.at)
+		at = join(at, it.labels[0])
+	}
 	if b.many {
 		p.place(at, it.at)
 		at = fmt.Sprintf("%s[%d]", at, len(list))
 	}
 	p.place(at, it.at)
 	child := p.content(it, b, at)
-	if b.refuse != nil {
-		if why := b.refuse(child); why != "" {
-			p.at(it.at, why, "")
-		}
-	}
-	if name, ok := p.label(it, b); ok && b.label != "" {
+	name, labelled := p.label(it, b)
+	if labelled && b.label != "" {
 		if _, own := child[b.label]; !own {
 			child[b.label] = name
 		}
 		if b.wrap != "" {
 			m[b.label] = name
 		}
+	}
+	if b.finish != nil {
+		b.finish(p, child, at)
+	}
+	if b.keyed {
+		p.keyed(m, it, child, key)
+		return
 	}
 	switch _, dup := m[key]; {
 	case b.many:
@@ -172,6 +175,23 @@ func (p *parser) child(m map[string]any, it item, b *block, path string) {
 	default:
 		m[key] = child
 	}
+}
+
+// keyed puts a block into a map by its label.
+func (p *parser) keyed(m map[string]any, it item, child map[string]any, key string) {
+	if len(it.labels) == 0 {
+		p.at(it.at, fmt.Sprintf("a %s block needs a name", it.name), "")
+		return
+	}
+	byLabel, _ := m[key].(map[string]any)
+	if byLabel == nil {
+		byLabel = map[string]any{}
+		m[key] = byLabel
+	}
+	if _, dup := byLabel[it.labels[0]]; dup {
+		p.at(it.at, fmt.Sprintf("%s %q is there twice", it.name, it.labels[0]), "")
+	}
+	byLabel[it.labels[0]] = child
 }
 
 // content reads a block's content by its kind.
@@ -253,24 +273,17 @@ func (p *parser) label(it item, b *block) (string, bool) {
 }
 
 func (p *parser) unexpectedBlock(it item, b *block) {
-	if slices.Contains(b.later, it.name) {
-		p.at(it.at, it.name+" block is not supported yet", "")
-		return
-	}
 	if _, ok := b.attrs[it.name]; ok {
 		p.at(it.at, fmt.Sprintf("%s is an attribute: write %s = …", it.name, it.name), "")
 		return
 	}
-	known := slices.AppendSeq(slices.Clone(b.later), maps.Keys(b.blocks))
-	slices.Sort(known)
+	known := slices.Sorted(maps.Keys(b.blocks))
 	p.at(it.at, fmt.Sprintf("unknown block %q", it.name), suggest(it.name, known, ""))
 }
 
 func (p *parser) unexpectedAttribute(e entry, b *block) {
 	_, isBlock := b.blocks[e.name]
 	switch {
-	case slices.Contains(b.later, e.name):
-		p.at(e.at, e.name+" is not supported yet", "")
 	case isBlock:
 		p.at(e.at, fmt.Sprintf("%s is a block: write %s { … }", e.name, e.name), "")
 	default:
@@ -283,6 +296,7 @@ func (p *parser) unexpectedAttribute(e entry, b *block) {
 func (p *parser) convert(v cty.Value, k kind, at hcl.Range) (any, bool) {
 	want, ok := map[kind]cty.Type{
 		text: cty.String, number: cty.Number, boolean: cty.Bool, texts: cty.List(cty.String),
+		numbers: cty.List(cty.Number),
 	}[k]
 	if k == duration && v.Type() != cty.Number {
 		want, ok = cty.String, true
@@ -299,7 +313,7 @@ func (p *parser) convert(v cty.Value, k kind, at hcl.Range) (any, bool) {
 }
 
 func kindName(k kind) string {
-	return [...]string{"text", "a number", "true or false", "a list of text", "a duration", "anything"}[k]
+	return [...]string{"text", "a number", "true or false", "a list of text", "a duration", "a list of numbers", "anything"}[k]
 }
 
 // describe names a value for people.
@@ -332,23 +346,6 @@ func (p *parser) plain(v cty.Value, at hcl.Range) (any, bool) {
 		return nil, false
 	}
 	return tree, true
-}
-
-// isZero reports whether a value says nothing: null, "", 0, false, or no time.
-func isZero(v cty.Value) bool {
-	switch {
-	case v.IsNull():
-		return true
-	case !v.IsKnown():
-		return false
-	case v.Type() == cty.String:
-		return v.AsString() == "" || v.AsString() == "0s"
-	case v.Type() == cty.Number:
-		return v.AsBigFloat().Sign() == 0
-	case v.Type() == cty.Bool:
-		return v.False()
-	}
-	return false
 }
 
 func join(path, key string) string {

@@ -289,7 +289,7 @@ func TestJobsThatNoEdgeCouldBeSent(t *testing.T) {
 	fill(state.MaxSpec)
 	says := func(what string, err error) {
 		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), "400") || !strings.Contains(err.Error(), "at most 786432") || !strings.Contains(err.Error(), "has 786") {
+		if err == nil || !strings.Contains(err.Error(), "400") || !strings.Contains(err.Error(), "at most 786432") || !strings.Contains(err.Error(), "has 787") {
 			t.Errorf("%s: %.300v", what, err)
 		}
 	}

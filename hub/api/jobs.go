@@ -203,17 +203,13 @@ func (a *API) acceptable(r *http.Request, raw json.RawMessage) (*fleet.Job, erro
 	if id := jobID(r); id != "" && id != job.ID {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "register job %q: the path names job %q", job.ID, id)
 	}
-	if job.Namespace != fleet.DefaultNamespace {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "register job %q: namespace %q does not exist", job.ID, job.Namespace).
-			WithHint("this release has the namespace %q alone", fleet.DefaultNamespace)
-	}
 	return job, nil
 }
 
 // decode reads a job and collects all that is wrong with it.
 func (a *API) decode(raw json.RawMessage) (*fleet.Job, fleet.Problems) {
 	job, problems := fleet.DecodeJob(raw)
-	problems = append(problems, job.Validate()...)
+	problems = append(append(problems, job.Validate()...), job.Unsupported()...)
 	for i, g := range job.TaskGroups {
 		for k, t := range g.Tasks {
 			if t.Driver != "" && !slices.Contains(a.cfg.Drivers, t.Driver) {

@@ -286,7 +286,7 @@ func job(count int, change ...func(*fleet.Job)) *fleet.Job {
 			ReschedulePolicy: &fleet.ReschedulePolicy{Unlimited: true, DelayFunction: fleet.DelayConstant},
 			Tasks: []fleet.Task{{
 				Name: "main", Driver: "sim", Config: map[string]any{"run_for": "1h"},
-				Resources: fleet.Resources{CPU: 500, MemoryMB: 256, DiskMB: 150}, KillTimeout: 5 * time.Second,
+				Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: 500, MemoryMB: 256, DiskMB: 150}}, KillTimeout: 5 * time.Second,
 			}},
 		}},
 	}

@@ -346,8 +346,12 @@ func TestDistinct(t *testing.T) {
 
 // B62, B64, B83: the numbers.
 func TestScores(t *testing.T) {
-	half := func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources = fleet.Resources{CPU: 7000, MemoryMB: 4096} }
-	full := func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources = fleet.Resources{CPU: 14000, MemoryMB: 8192} }
+	half := func(j *fleet.Job) {
+		j.TaskGroups[0].Tasks[0].Resources.Resources = fleet.Resources{CPU: 7000, MemoryMB: 4096}
+	}
+	full := func(j *fleet.Job) {
+		j.TaskGroups[0].Tasks[0].Resources.Resources = fleet.Resources{CPU: 14000, MemoryMB: 8192}
+	}
 	c := newCluster(t)
 	c.nodes(1)
 	for _, tc := range []struct {

@@ -129,13 +129,13 @@ func appendStruct(b []byte, v reflect.Value) []byte {
 	fields := fieldsOf(v.Type())
 	n := 0
 	for _, f := range fields {
-		if !absent(v.Field(f.index)) {
+		if !absent(v.FieldByIndex(f.index)) {
 			n++
 		}
 	}
 	b = appendHead(b, majorMap, uint64(n))
 	for _, f := range fields {
-		if fv := v.Field(f.index); !absent(fv) {
+		if fv := v.FieldByIndex(f.index); !absent(fv) {
 			b = appendValue(appendText(b, f.name), fv)
 		}
 	}
@@ -157,13 +157,14 @@ func absent(v reflect.Value) bool {
 
 type structField struct {
 	name  string
-	index int
+	index []int
 }
 
 var structFields sync.Map // reflect.Type -> []structField
 
 // fieldsOf lists the encoded fields of a struct, in the order of their keys. The
-// name is the cbor tag's, else the json tag's, else Go's, as the decoder has it.
+// name is the cbor tag's, else the json tag's, else Go's, as the decoder has it; the
+// fields of an embedded struct stand among those of the outer one.
 func fieldsOf(t reflect.Type) []structField {
 	if f, ok := structFields.Load(t); ok {
 		return f.([]structField)
@@ -179,10 +180,15 @@ func fieldsOf(t reflect.Type) []structField {
 		switch {
 		case !f.IsExported() || name == "-":
 			continue
+		case f.Anonymous && name == "":
+			for _, inner := range fieldsOf(f.Type) {
+				fields = append(fields, structField{inner.name, append([]int{i}, inner.index...)})
+			}
+			continue
 		case name == "":
 			name = f.Name
 		}
-		fields = append(fields, structField{name, i})
+		fields = append(fields, structField{name, f.Index})
 	}
 	slices.SortFunc(fields, func(x, y structField) int { return compareKeys(x.name, y.name) })
 	structFields.Store(t, fields)

@@ -19,7 +19,7 @@ func EncodeSpec(j *fleet.Job) ([]byte, error) {
 	spec := *j
 	spec.Stop, spec.Stable = false, false
 	spec.Status, spec.StatusDescription = "", ""
-	spec.Version, spec.SubmitTime, spec.SpecHash = 0, 0, ""
+	spec.Version, spec.SubmitTime, spec.SpecHash, spec.VersionTag = 0, 0, "", nil
 	spec.CreateIndex, spec.ModifyIndex, spec.JobModifyIndex = 0, 0, 0
 	b := encode(spec)
 	if err := bound(b); err != nil {

@@ -160,7 +160,7 @@ func job(id fleet.JobID, jobType string, count int) *fleet.Job {
 			Name: "web", Count: count,
 			Tasks: []fleet.Task{{
 				Name: "web", Driver: "sim", Config: map[string]any{"run_for": "1h", "exit": int64(0)},
-				Resources: fleet.Resources{CPU: 500, MemoryMB: 256},
+				Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: 500, MemoryMB: 256}},
 			}},
 		}},
 	}

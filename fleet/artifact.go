@@ -1,0 +1,32 @@
+package fleet
+
+import "path"
+
+// How an artifact's source is taken.
+const (
+	ArtifactAny  = "any" // unpacked where it is an archive
+	ArtifactFile = "file"
+	ArtifactDir  = "dir"
+)
+
+// TaskArtifact is something that is fetched into a task's folder before it starts.
+type TaskArtifact struct {
+	GetterSource   string
+	GetterOptions  map[string]string
+	GetterHeaders  map[string]string
+	GetterMode     string // default ArtifactAny
+	GetterInsecure bool
+	RelativeDest   string // default local/, and local/NAME for a file
+	Chown          bool
+}
+
+func (a *TaskArtifact) complete() {
+	setDefault(&a.GetterMode, ArtifactAny)
+	if a.RelativeDest != "" {
+		return
+	}
+	a.RelativeDest = "local/"
+	if a.GetterMode == ArtifactFile && a.GetterSource != "" {
+		a.RelativeDest = path.Join("local", path.Base(a.GetterSource))
+	}
+}

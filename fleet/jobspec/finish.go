@@ -1,0 +1,133 @@
+package jobspec
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// finishNetwork takes the ports that are asked for by number out of the others.
+func finishNetwork(p *parser, m map[string]any, path string) {
+	ports, _ := m["DynamicPorts"].([]any)
+	var fixed, dynamic []any
+	moved := map[string]hcl.Range{}
+	for i, port := range ports {
+		from, key, list := fmt.Sprintf("%s.DynamicPorts[%d]", path, i), "DynamicPorts", &dynamic
+		if n, ok := port.(map[string]any)["Value"].(json.Number); ok && n != "0" {
+			key, list = "ReservedPorts", &fixed
+		}
+		p.take(from, fmt.Sprintf("%s.%s[%d]", path, key, len(*list)), moved)
+		*list = append(*list, port)
+	}
+	maps.Copy(p.positions, moved)
+	for key, list := range map[string][]any{"DynamicPorts": dynamic, "ReservedPorts": fixed} {
+		delete(m, key)
+		if len(list) > 0 {
+			m[key] = list
+		}
+	}
+}
+
+// take moves the positions below a path into a map, below another path.
+func (p *parser) take(from, to string, into map[string]hcl.Range) {
+	for path, r := range p.positions {
+		if rest, ok := strings.CutPrefix(path, from); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			into[to+rest] = r
+			delete(p.positions, path)
+		}
+	}
+}
+
+// finishWait turns the words of a template's wait, which may be written as a map, into
+// the JSON's.
+func finishWait(_ *parser, m map[string]any, _ string) {
+	for word, key := range map[string]string{"min": "Min", "max": "Max"} {
+		if v, ok := m[word]; ok {
+			m[key] = v
+			delete(m, word)
+		}
+	}
+}
+
+// finishTask tells the default identity from the others, and refuses two scaling
+// blocks for the same thing.
+func finishTask(p *parser, m map[string]any, path string) {
+	scaling, _ := m["ScalingPolicies"].([]any)
+	seen := map[any]bool{}
+	for i, s := range scaling {
+		kind := s.(map[string]any)["Type"]
+		if seen[kind] {
+			at := join(path, fmt.Sprintf("ScalingPolicies[%d]", i))
+			p.at(p.positions[at], fmt.Sprintf("a task has one scaling block of type %v", kind), "")
+		}
+		seen[kind] = true
+	}
+	identities, _ := m["Identities"].([]any)
+	rest := identities[:0:0]
+	for _, e := range identities {
+		identity, _ := e.(map[string]any)
+		if name, _ := identity["Name"].(string); (name == "" || name == "default") && m["Identity"] == nil {
+			identity["Name"] = "default"
+			m["Identity"] = identity
+			continue
+		}
+		rest = append(rest, e)
+	}
+	delete(m, "Identities")
+	if len(rest) > 0 {
+		m["Identities"] = rest
+	}
+}
+
+// verticals are the labels of a task's scaling blocks.
+var verticals = map[string]string{"cpu": "vertical_cpu", "mem": "vertical_mem"}
+
+func finishTaskScaling(p *parser, m map[string]any, path string) {
+	label, _ := m["Type"].(string)
+	if kind, ok := verticals[label]; ok {
+		m["Type"] = kind
+		return
+	}
+	p.at(p.positions[path], fmt.Sprintf("a task's scaling block is named cpu or mem, not %q", label), "")
+}
+
+// finishJob hands what stands in the job and holds for its tasks down to the groups.
+func finishJob(p *parser, m map[string]any, path string) {
+	groups, _ := m["TaskGroups"].([]any)
+	for i, g := range groups {
+		at := join(path, fmt.Sprintf("TaskGroups[%d]", i))
+		p.inherit(m, g.(map[string]any), path, at, "Consul")
+		p.inheritVault(m, g.(map[string]any), path, at)
+	}
+	delete(m, "Vault")
+	delete(m, "Consul")
+}
+
+// finishGroup hands a group's vault block down to its tasks.
+func finishGroup(p *parser, m map[string]any, path string) {
+	p.inheritVault(m, m, path, path)
+	delete(m, "Vault")
+}
+
+// inheritVault gives a vault block to the tasks of a group that have none.
+func (p *parser) inheritVault(from, group map[string]any, fromPath, groupPath string) {
+	tasks, _ := group["Tasks"].([]any)
+	for i, t := range tasks {
+		p.inherit(from, t.(map[string]any), fromPath, join(groupPath, fmt.Sprintf("Tasks[%d]", i)), "Vault")
+	}
+}
+
+// inherit copies a block to a place that has none of its own.
+func (p *parser) inherit(from, to map[string]any, fromPath, toPath, key string) {
+	block, ok := from[key].(map[string]any)
+	if _, own := to[key]; !ok || own {
+		return
+	}
+	to[key] = maps.Clone(block)
+	if at, ok := p.positions[join(fromPath, key)]; ok {
+		p.place(join(toPath, key), at)
+	}
+}

@@ -1,0 +1,61 @@
+package fleet
+
+// Network modes. A mode "cni/NAME" names a network that a plugin makes.
+const (
+	NetworkHost   = "host"
+	NetworkBridge = "bridge"
+	NetworkNone   = "none"
+)
+
+// Dynamic ports are given out of this range where a node says nothing else.
+const (
+	MinDynamicPort = 20_000
+	MaxDynamicPort = 32_000
+)
+
+// NetworkResource is what a group (or, as in old job files, a task) asks of its
+// node's network, and what an allocation was given of it: then the ports have values.
+type NetworkResource struct {
+	Mode          string // default NetworkHost
+	Device        string
+	CIDR          string
+	IP            string
+	Hostname      string
+	MBits         int // of old job files; nothing is made of it
+	DNS           *DNSConfig
+	ReservedPorts []Port // asked for by number
+	DynamicPorts  []Port // any free one will do
+	CNI           *CNIConfig
+}
+
+// Port is one port of a network.
+type Port struct {
+	Label           string
+	Value           int    // on the host; 0: not given out yet
+	To              int    // inside the network's namespace; 0: not mapped, -1: the same as on the host
+	HostNetwork     string // which of the node's networks; "" or "default": the node's own
+	IgnoreCollision bool   // several allocations of a node may share it
+}
+
+// DNSConfig is how names are resolved inside a network's namespace.
+type DNSConfig struct {
+	Servers  []string
+	Searches []string
+	Options  []string
+}
+
+// CNIConfig is what a network plugin is called with.
+type CNIConfig struct {
+	Args map[string]string
+}
+
+func (n *NetworkResource) complete() { setDefault(&n.Mode, NetworkHost) }
+
+// Ports returns all ports of a group's networks, those of fixed numbers first.
+func (g *TaskGroup) Ports() []Port {
+	var ports []Port
+	for _, n := range g.Networks {
+		ports = append(append(ports, n.ReservedPorts...), n.DynamicPorts...)
+	}
+	return ports
+}

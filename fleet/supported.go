@@ -1,0 +1,143 @@
+package fleet
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// unsupported are the parts of a job that are read and checked and that nothing acts on
+// yet: a job that asks for one of them is refused when it is registered, by its name.
+// One line a block; who makes one work deletes its line.
+var unsupported = []struct {
+	name  string
+	paths []string // of fields, without indexes
+}{
+	{"jobs of type system", []string{"Type=" + JobTypeSystem}},
+	{"jobs of type sysbatch", []string{"Type=" + JobTypeSysBatch}},
+	{"update block", []string{"TaskGroups.Update"}},
+	{"affinity block", []string{"Affinities", "TaskGroups.Affinities", "TaskGroups.Tasks.Affinities"}},
+	{"spread block", []string{"Spreads", "TaskGroups.Spreads"}},
+	{"periodic block", []string{"Periodic"}},
+	{"parameterized block", []string{"ParameterizedJob"}},
+	{"dispatch_payload block", []string{"TaskGroups.Tasks.DispatchPayload"}},
+	{"migrate block", []string{"TaskGroups.Migrate"}},
+	{"sticky ephemeral_disk", []string{"TaskGroups.EphemeralDisk.Sticky"}},
+	{"migrate of ephemeral_disk", []string{"TaskGroups.EphemeralDisk.Migrate"}},
+	{"network block", []string{"TaskGroups.Networks", "TaskGroups.Tasks.Resources.Networks"}},
+	{"cores", []string{"TaskGroups.Tasks.Resources.Cores"}},
+	{"memory_max", []string{"TaskGroups.Tasks.Resources.MemoryMaxMB"}},
+	{"device block", []string{"TaskGroups.Tasks.Resources.Devices"}},
+	{"scaling block", []string{"TaskGroups.Scaling", "TaskGroups.Tasks.ScalingPolicies"}},
+	{"max_run_duration", []string{"TaskGroups.MaxRunDuration"}},
+	{"shutdown_delay", []string{"TaskGroups.ShutdownDelay", "TaskGroups.Tasks.ShutdownDelay"}},
+	{"numa block", []string{"TaskGroups.Tasks.Resources.NUMA"}},
+	{"secrets memory", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
+	{"multiregion block", []string{"Multiregion"}},
+	{"service block", []string{"TaskGroups.Services", "TaskGroups.Tasks.Services"}},
+	{"volume block", []string{"TaskGroups.Volumes"}},
+	{"volume_mount block", []string{"TaskGroups.Tasks.VolumeMounts"}},
+	{"csi_plugin block", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
+	{"user", []string{"TaskGroups.Tasks.User"}},
+	{"lifecycle block", []string{"TaskGroups.Tasks.Lifecycle"}},
+	{"artifact block", []string{"TaskGroups.Tasks.Artifacts"}},
+	{"template block", []string{"TaskGroups.Tasks.Templates"}},
+	{"vault block", []string{"TaskGroups.Tasks.Vault"}},
+	{"consul block", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},
+	{"secret block", []string{"TaskGroups.Tasks.Secrets"}},
+	{"identity block", []string{"TaskGroups.Tasks.Identity", "TaskGroups.Tasks.Identities"}},
+	{"action block", []string{"TaskGroups.Tasks.Actions"}},
+	{"schedule block", []string{"TaskGroups.Tasks.Schedule"}},
+	{"kind", []string{"TaskGroups.Tasks.Kind"}},
+	{"disabled logs", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},
+	{"render_templates", []string{"TaskGroups.RestartPolicy.RenderTemplates", "TaskGroups.Tasks.RestartPolicy.RenderTemplates"}},
+	{"a Consul namespace", []string{"ConsulNamespace"}},
+	{"a Vault namespace", []string{"VaultNamespace"}},
+}
+
+// Unsupported returns what of a job nothing acts on yet. A job that says no more than
+// what holds anyway (the defaults that Nomad's client sends without being asked) is
+// fine.
+func (j *Job) Unsupported() Problems {
+	var ps Problems
+	refuse := map[string]string{}
+	for _, u := range unsupported {
+		for _, path := range u.paths {
+			refuse[path] = u.name
+		}
+	}
+	if name, ok := refuse["Type="+j.Type]; ok {
+		ps.add("Type", "%s are not supported yet", name)
+	}
+	if j.Namespace != DefaultNamespace {
+		ps.add("Namespace", "namespace %q: namespaces other than %s are not supported yet", j.Namespace, DefaultNamespace)
+	}
+	walkUsed(reflect.ValueOf(j.plainly()), "", "", func(field, path string) bool {
+		name, ok := refuse[field]
+		if ok {
+			ps.add(path, "%s is not supported yet", name)
+		}
+		return ok
+	})
+	return ps
+}
+
+// plainly returns a copy of the job without what says only what holds anyway.
+func (j *Job) plainly() Job {
+	c := *j
+	c.ConsulNamespace = strings.TrimPrefix(c.ConsulNamespace, DefaultNamespace)
+	c.VaultNamespace = strings.TrimPrefix(c.VaultNamespace, DefaultNamespace)
+	c.TaskGroups = slices.Clone(j.TaskGroups)
+	for i := range c.TaskGroups {
+		g := &c.TaskGroups[i]
+		if u := DefaultUpdate(j.Type); g.Update != nil && (g.Update.MaxParallel == 0 || u != nil && canonical(*u) == canonical(*g.Update)) {
+			g.Update = nil
+		}
+		if m := DefaultMigrate(j.Type); g.Migrate != nil && m != nil && *m == *g.Migrate {
+			g.Migrate = nil
+		}
+		usual := Consul{Cluster: DefaultCluster}
+		if g.Consul != nil && (*g.Consul == usual || *g.Consul == Consul{Cluster: DefaultCluster, Namespace: DefaultNamespace}) {
+			g.Consul = nil
+		}
+		if g.ShutdownDelay != nil && *g.ShutdownDelay == 0 {
+			g.ShutdownDelay = nil
+		}
+	}
+	return c
+}
+
+// walkUsed calls visit for every field that is not zero: with its path without
+// indexes, and with them. Where visit returns true it goes no deeper.
+func walkUsed(v reflect.Value, field, path string, visit func(field, path string) bool) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			walkUsed(v.Elem(), field, path, visit)
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.Struct {
+			return
+		}
+		for i := range v.Len() {
+			walkUsed(v.Index(i), field, fmt.Sprintf("%s[%d]", path, i), visit)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f, fv := v.Type().Field(i), v.Field(i)
+			if f.Anonymous {
+				walkUsed(fv, field, path, visit)
+				continue
+			}
+			if !fv.IsZero() && !isNothing(fv) && !visit(joinPath(field, f.Name), joinPath(path, f.Name)) {
+				walkUsed(fv, joinPath(field, f.Name), joinPath(path, f.Name), visit)
+			}
+		}
+	}
+}
+
+// isNothing reports whether v is a list or a map that holds nothing.
+func isNothing(v reflect.Value) bool {
+	return (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
+}

@@ -1,0 +1,83 @@
+package fleet_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"skerry/fleet"
+)
+
+// uses says, for each field that may be refused, a value in JSON that asks for it.
+var uses = map[string]string{
+	"Type=system": `"system"`, "Type=sysbatch": `"sysbatch"`,
+	"ConsulNamespace": `"x"`, "VaultNamespace": `"x"`,
+	"Affinities": `[{"LTarget": "${attr.x}", "RTarget": "1"}]`, "Spreads": `[{"Attribute": "${node.datacenter}"}]`,
+	"Multiregion": `{"Regions": [{"Name": "x"}]}`, "Periodic": `{"Spec": "@daily"}`, "ParameterizedJob": `{}`,
+	"Update": `{"MaxParallel": 2}`, "Migrate": `{"MaxParallel": 2}`,
+	"Networks": `[{}]`, "Services": `[{}]`, "Volumes": `{"v": {"Type": "host"}}`, "Scaling": `{"Max": 3}`,
+	"Consul": `{"Namespace": "x"}`, "ShutdownDelay": `1`, "MaxRunDuration": `1`,
+	"Sticky": `true`, "RenderTemplates": `true`, "Disabled": `true`,
+	"User": `"nobody"`, "Lifecycle": `{"Hook": "prestart"}`, "Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
+	"DispatchPayload": `{"File": "x"}`, "VolumeMounts": `[{}]`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
+	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`, "Actions": `[{}]`,
+	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
+	"SecretsMB": `1`, "EphemeralDisk.Migrate": `true`,
+}
+
+// TestUnsupported asks for everything that the table refuses, one by one: each must be
+// a problem by its name, at its place, and no other. What Nomad's client sends without
+// being asked must pass.
+func TestUnsupported(t *testing.T) {
+	for name, paths := range fleet.UnsupportedParts() {
+		for _, path := range paths {
+			src, at := jobAsking(t, path)
+			job, problems := fleet.DecodeJob([]byte(src))
+			if len(problems) > 0 {
+				t.Errorf("%s: %v", src, problems)
+				continue
+			}
+			refused := job.Unsupported()
+			if len(refused) != 1 || refused[0].Path != at || !strings.Contains(refused[0].Message, name) {
+				t.Errorf("%s: %v, want %s at %s", src, refused.Lines(), name, at)
+			}
+		}
+	}
+	for _, src := range []string{
+		`{"ConsulNamespace": "default", "TaskGroups": [{"Consul": {"Namespace": "default"}, "Update": {"MaxParallel": 1}, "Migrate": {}}]}`,
+		`{"Type": "batch", "TaskGroups": [{"Update": {}, "Migrate": {}, "ShutdownDelay": 0}]}`,
+		`{"TaskGroups": [{"Update": {"MaxParallel": 0}, "Networks": [], "Tasks": [{"Services": null, "Resources": {"Cores": 0}}]}]}`,
+	} {
+		job, problems := fleet.DecodeJob([]byte(src))
+		if problems = append(problems, job.Unsupported()...); len(problems) > 0 {
+			t.Errorf("%s: %v", src, problems.Lines())
+		}
+	}
+}
+
+// jobAsking returns a job that uses the field of a path, and where.
+func jobAsking(tb testing.TB, path string) (src, at string) {
+	tb.Helper()
+	keys := strings.Split(path, ".")
+	last := keys[len(keys)-1]
+	value, ok := uses[last]
+	if len(keys) > 1 && uses[keys[len(keys)-2]+"."+last] != "" {
+		value, ok = uses[keys[len(keys)-2]+"."+last], true
+	}
+	if !ok {
+		tb.Fatalf("no value for %s", path)
+	}
+	name, _, _ := strings.Cut(last, "=")
+	src, at = fmt.Sprintf("{%q: %s}", name, value), name
+	for i := len(keys) - 2; i >= 0; i-- {
+		if keys[i] == "TaskGroups" || keys[i] == "Tasks" {
+			src, at = fmt.Sprintf("{%q: [%s]}", keys[i], src), keys[i]+"[0]."+at
+		} else {
+			src, at = fmt.Sprintf("{%q: %s}", keys[i], src), keys[i]+"."+at
+		}
+	}
+	if strings.Contains(last, "Periodic") || strings.Contains(last, "Parameterized") {
+		src = strings.Replace(src, "{", `{"Type": "batch", `, 1)
+	}
+	return src, at
+}
