@@ -94,6 +94,8 @@ type wireDesiredAlloc struct {
 	Previous    fleet.AllocID `cbor:"10,keyasint,omitempty"`
 	CreateIndex fleet.Index   `cbor:"11,keyasint"`
 	ModifyIndex fleet.Index   `cbor:"12,keyasint"`
+
+	Deployment fleet.DeploymentID `cbor:"13,keyasint,omitempty"`
 }
 
 // MarshalCBOR writes the frozen form.
@@ -101,7 +103,7 @@ func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
 	return encMode.Marshal(wireDesiredAlloc{
 		ID: d.ID, Namespace: d.Namespace, JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash,
 		TaskGroup: d.TaskGroup, Name: d.Name, NodeName: d.NodeName, Resources: wireResources(d.Resources),
-		Previous: d.Previous, CreateIndex: d.CreateIndex, ModifyIndex: d.ModifyIndex,
+		Previous: d.Previous, CreateIndex: d.CreateIndex, ModifyIndex: d.ModifyIndex, Deployment: d.Deployment,
 	})
 }
 
@@ -114,7 +116,7 @@ func (d *DesiredAlloc) UnmarshalCBOR(b []byte) error {
 	*d = DesiredAlloc{
 		ID: w.ID, Namespace: w.Namespace, JobID: w.JobID, JobVersion: w.JobVersion, JobHash: w.JobHash,
 		TaskGroup: w.TaskGroup, Name: w.Name, NodeName: w.NodeName, Resources: fleet.Resources(w.Resources),
-		Previous: w.Previous, CreateIndex: w.CreateIndex, ModifyIndex: w.ModifyIndex,
+		Previous: w.Previous, CreateIndex: w.CreateIndex, ModifyIndex: w.ModifyIndex, Deployment: w.Deployment,
 	}
 	return nil
 }

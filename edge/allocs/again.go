@@ -45,6 +45,11 @@ func restated(id fleet.AllocID, s State, now Moment, why string) []fleet.Transit
 	ts := []fleet.Transition{{
 		Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: s.ClientStatus, ClientDescription: s.ClientDescription, Message: why,
 	}}
+	if s.Healthy != nil {
+		ts = append(ts, fleet.Transition{
+			Kind: fleet.TransitionHealth, Alloc: id, Healthy: s.Healthy, Deployment: s.HealthOf, Message: why,
+		})
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.TaskStates)) {
 		state := s.task(name, now)
 		ts = append(ts, fleet.Transition{

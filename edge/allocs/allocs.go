@@ -64,6 +64,9 @@ type State struct {
 	Seq               fleet.Seq    // of the newest row
 	// Since is when each running task started: time since boot, of BootID.
 	Since map[string]time.Duration
+	// Healthy is what was said last of its health in deployment HealthOf; nil: nothing.
+	Healthy  *bool
+	HealthOf fleet.DeploymentID
 }
 
 // Ended reports whether the edge has finished with the allocation.
@@ -102,6 +105,8 @@ type Allocs struct {
 	notes  map[fleet.AllocID]string // why an allocation that shall run does not
 	// tellings is when a hub said that one shall run, until it answered a beat.
 	tellings map[fleet.AllocID]time.Time
+
+	health health
 }
 
 // unit is an allocation that has a runner.
@@ -125,7 +130,7 @@ func New(cfg Config) (*Allocs, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Allocs{
+	a := &Allocs{
 		cfg: cfg, log: cfg.Log,
 		nudges:   make(chan struct{}, 1),
 		watch:    newWatch(cfg.Recorder),
@@ -133,7 +138,10 @@ func New(cfg Config) (*Allocs, error) {
 		active:   map[fleet.AllocID]*unit{},
 		notes:    map[fleet.AllocID]string{},
 		tellings: map[fleet.AllocID]time.Time{},
-	}, nil
+		health:   health{judged: map[fleet.AllocID]judgement{}},
+	}
+	a.watch.recorded = a.looked
+	return a, nil
 }
 
 // lookAgain is how soon Run looks again where a deadline is near or the journal

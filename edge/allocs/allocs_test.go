@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -32,7 +33,10 @@ type notebook struct {
 	beat   time.Time // zero: never
 	fenced string
 	mark   time.Duration
-	full   bool // the disk takes nothing
+	full   bool                 // the disk takes nothing
+	mono   func() time.Duration // nil: tasks' states are not kept
+	// handles are by allocation and key.
+	handles map[fleet.AllocID]map[string][]byte
 }
 
 func newNotebook() *notebook {
@@ -103,15 +107,53 @@ func (n *notebook) Record(_ context.Context, ts ...fleet.Transition) error {
 		if t.ClientStatus != "" {
 			s.ClientStatus, s.ClientDescription = t.ClientStatus, t.ClientDescription
 		}
+		if t.Healthy != nil {
+			s.Healthy, s.HealthOf = t.Healthy, t.Deployment
+		}
+		if n.mono != nil {
+			s = n.noteTask(s, t)
+		}
 		n.states[t.Alloc] = s
 	}
 	return nil
 }
 
-func (n *notebook) PutHandle(context.Context, fleet.AllocID, string, []byte) error { return nil }
+// noteTask keeps what a row says of a task, and since when it runs.
+func (n *notebook) noteTask(s allocs.State, t fleet.Transition) allocs.State {
+	if t.TaskState == nil {
+		return s
+	}
+	s.TaskStates, s.Since = maps.Clone(s.TaskStates), maps.Clone(s.Since)
+	if s.TaskStates == nil {
+		s.TaskStates = map[string]fleet.TaskState{}
+	}
+	if s.Since == nil {
+		s.Since = map[string]time.Duration{}
+	}
+	s.TaskStates[t.Task] = *t.TaskState
+	if delete(s.Since, t.Task); t.TaskState.State == fleet.TaskRunning {
+		s.Since[t.Task] = n.mono() - t.TaskState.RunningFor
+	}
+	return s
+}
 
-func (n *notebook) Handles(context.Context, fleet.AllocID) (map[string][]byte, error) {
-	return nil, nil
+func (n *notebook) PutHandle(_ context.Context, id fleet.AllocID, key string, handle []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.handles == nil {
+		n.handles = map[fleet.AllocID]map[string][]byte{}
+	}
+	if n.handles[id] == nil {
+		n.handles[id] = map[string][]byte{}
+	}
+	n.handles[id][key] = handle
+	return nil
+}
+
+func (n *notebook) Handles(_ context.Context, id fleet.AllocID) (map[string][]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.handles[id]), nil
 }
 
 func (n *notebook) States() map[fleet.AllocID]allocs.State {

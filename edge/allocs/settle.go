@@ -42,8 +42,9 @@ func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, er
 		}
 		failed = append(failed, a.begin(ctx, wants[id], s, first))
 	}
-	failed = append(failed, a.removeEnded(ctx, wants))
-	return next, errors.Join(failed...)
+	due, err := a.judgeHealth(ctx, wants)
+	failed = append(failed, err, a.removeEnded(ctx, wants))
+	return min(next, due), errors.Join(failed...)
 }
 
 // update hands what changed to an allocation's runner; false: it has none.

@@ -43,7 +43,7 @@ func writeSpec(path string, w fleet.Alloc) error {
 		Run: []syncproto.DesiredAlloc{{
 			ID: w.ID, Namespace: w.Namespace, JobID: w.JobID, JobVersion: w.JobVersion, JobHash: w.JobHash, TaskGroup: w.TaskGroup,
 			Name: w.Name, NodeName: w.NodeName, Resources: w.AllocatedResources, Previous: w.PreviousAllocation,
-			CreateIndex: w.CreateIndex, ModifyIndex: w.AllocModifyIndex,
+			CreateIndex: w.CreateIndex, ModifyIndex: w.AllocModifyIndex, Deployment: w.DeploymentID,
 		}},
 		Bodies: []syncproto.Body{{Hash: w.JobHash, Job: job}},
 	})

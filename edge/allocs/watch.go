@@ -12,6 +12,8 @@ import (
 type watch struct {
 	Recorder
 	done chan struct{}
+	// recorded is told of what was recorded; set once.
+	recorded func(ts []fleet.Transition)
 
 	mu      sync.Mutex
 	pending map[fleet.AllocID]map[string]bool // tasks that are not up yet
@@ -49,6 +51,9 @@ func (w *watch) begun() {
 func (w *watch) Record(ctx context.Context, ts ...fleet.Transition) error {
 	if err := w.Recorder.Record(ctx, ts...); err != nil {
 		return err
+	}
+	if w.recorded != nil {
+		w.recorded(ts)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,6 +19,9 @@ type State struct {
 	Seq               fleet.Seq                  // of the newest row
 	// Since is when each running task started: time since boot, of BootID.
 	Since map[string]time.Duration
+	// Healthy is what was said last of its health in deployment HealthOf; nil: nothing.
+	Healthy  *bool
+	HealthOf fleet.DeploymentID
 }
 
 // Terminal reports whether the edge has finished with the allocation.
@@ -35,6 +38,9 @@ func (s State) after(t fleet.Transition) State {
 	s.BootID, s.Seq = t.BootID, t.Seq
 	if t.ClientStatus != "" {
 		s.ClientStatus, s.ClientDescription = t.ClientStatus, t.ClientDescription
+	}
+	if t.Kind == fleet.TransitionHealth && t.Healthy != nil {
+		s.Healthy, s.HealthOf = t.Healthy, t.Deployment
 	}
 	if t.Task == "" || t.TaskState == nil && t.Event == nil {
 		return s
@@ -91,6 +97,8 @@ type storedState struct {
 	Tasks             map[string]storedTask `cbor:"3,keyasint,omitempty"`
 	BootID            fleet.BootID          `cbor:"4,keyasint"`
 	Seq               fleet.Seq             `cbor:"5,keyasint"`
+	Healthy           *bool                 `cbor:"6,keyasint,omitempty"`
+	HealthOf          fleet.DeploymentID    `cbor:"7,keyasint,omitempty"`
 }
 
 type storedTask struct {
@@ -137,7 +145,10 @@ func (d *database) putStates(states map[fleet.AllocID]State) error {
 }
 
 func storeState(s State) storedState {
-	st := storedState{ClientStatus: s.ClientStatus, ClientDescription: s.ClientDescription, BootID: s.BootID, Seq: s.Seq}
+	st := storedState{
+		ClientStatus: s.ClientStatus, ClientDescription: s.ClientDescription, BootID: s.BootID, Seq: s.Seq,
+		Healthy: s.Healthy, HealthOf: s.HealthOf,
+	}
 	for name, t := range s.TaskStates {
 		task := storedTask{
 			State: t.State, Failed: t.Failed, Restarts: t.Restarts, RunningFor: t.RunningFor,
@@ -158,7 +169,10 @@ func storeState(s State) storedState {
 }
 
 func (st storedState) state() State {
-	s := State{ClientStatus: st.ClientStatus, ClientDescription: st.ClientDescription, BootID: st.BootID, Seq: st.Seq}
+	s := State{
+		ClientStatus: st.ClientStatus, ClientDescription: st.ClientDescription, BootID: st.BootID, Seq: st.Seq,
+		Healthy: st.Healthy, HealthOf: st.HealthOf,
+	}
 	for name, t := range st.Tasks {
 		task := fleet.TaskState{
 			State: t.State, Failed: t.Failed, Restarts: t.Restarts, RunningFor: t.RunningFor,

@@ -1,0 +1,187 @@
+package allocs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Kinds of an update block's health_check. Checks are looked at as tasks are as
+// long as an edge runs no checks of services.
+const healthManual = "manual"
+
+// What holds where a group has no update block of its own, as in a migration.
+const (
+	defaultMinHealthy      = 10 * time.Second
+	defaultHealthyDeadline = 5 * time.Minute
+)
+
+// healthKey is the key under which the journal keeps a judgement of an allocation:
+// no task can have that name.
+const healthKey = "/health"
+
+// health is what is known of allocations whose deployment wants to know whether
+// they are healthy.
+type health struct {
+	mu     sync.Mutex
+	judged map[fleet.AllocID]judgement
+}
+
+// judgement is since when an allocation's health is looked at, for a deployment:
+// time since boot, of Boot. It is journaled, so that an agent that starts again
+// does not give it more time.
+type judgement struct {
+	Deployment fleet.DeploymentID `json:"deployment"`
+	Boot       fleet.BootID       `json:"boot"`
+	Begun      time.Duration      `json:"begun"`
+}
+
+// looked is told of rows: what may decide on an allocation's health is looked at
+// now.
+func (a *Allocs) looked(ts []fleet.Transition) {
+	a.health.mu.Lock()
+	defer a.health.mu.Unlock()
+	for _, t := range ts {
+		if _, judged := a.health.judged[t.Alloc]; judged && (t.TaskState != nil || t.ClientStatus != "") {
+			a.Nudge()
+			return
+		}
+	}
+}
+
+// judgeHealth records of each allocation that belongs to a deployment whether it is
+// healthy, once that is clear, and returns how long until it may be of another.
+// Only time that this machine's monotonic clock shows counts; nothing of it needs
+// a hub.
+func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want) (next time.Duration, err error) {
+	next = time.Hour
+	var failed []error
+	states := a.cfg.Past.States()
+	for _, id := range sortedKeys(wants) {
+		w, s := wants[id], states[id]
+		d := w.Alloc.DeploymentID
+		u := updateOf(&w.Alloc)
+		if d == "" || w.Stop || w.Alloc.Job == nil || u.HealthCheck == healthManual || s.HealthOf == d && s.Healthy != nil {
+			a.forgetJudgement(id)
+			continue
+		}
+		j, err := a.judgementOf(ctx, id, d)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		healthy, why, wait := verdictOn(&w.Alloc, s, u, j, a.now())
+		if wait > 0 {
+			next = min(next, wait)
+			continue
+		}
+		row := fleet.Transition{Kind: fleet.TransitionHealth, Alloc: id, Deployment: d, Healthy: &healthy, Message: why}
+		if err := a.cfg.Recorder.Record(ctx, row); err != nil {
+			failed = append(failed, fmt.Errorf("record the health of allocation %s: %w", fleet.Short(id), err))
+			continue
+		}
+		a.forgetJudgement(id)
+		a.log.Info("allocation's health is known", "alloc_id", string(id), "healthy", healthy, "reason", why)
+	}
+	return next, errors.Join(failed...)
+}
+
+// updateOf is what an allocation's group says of health.
+func updateOf(a *fleet.Alloc) fleet.Update {
+	u := fleet.Update{}
+	if g := a.Group(); g != nil && g.Update != nil {
+		return *g.Update
+	}
+	u.MinHealthyTime, u.HealthyDeadline = defaultMinHealthy, defaultHealthyDeadline
+	return u
+}
+
+// verdictOn says whether an allocation is healthy; while wait is above 0 that is
+// open, and then to be looked at again.
+func verdictOn(a *fleet.Alloc, s State, u fleet.Update, j judgement, now Moment) (healthy bool, why string, wait time.Duration) {
+	if s.Ended() {
+		return false, "the allocation is " + s.ClientStatus, 0
+	}
+	begun, all := j.Begun, true
+	for _, t := range a.Group().Tasks {
+		state := s.TaskStates[t.Name]
+		since, running := s.Since[t.Name]
+		switch {
+		case state.State == fleet.TaskDead && state.Failed:
+			return false, fmt.Sprintf("task %q failed", t.Name), 0
+		case state.State != fleet.TaskRunning || !running || s.BootID != now.Boot:
+			all = false
+		default:
+			begun = max(begun, since)
+		}
+	}
+	deadline := j.Begun + u.HealthyDeadline - now.Mono
+	if all {
+		if wait = begun + u.MinHealthyTime - now.Mono; wait <= 0 {
+			return true, fmt.Sprintf("all tasks have been running for %s", u.MinHealthyTime), 0
+		}
+		if u.HealthyDeadline > 0 {
+			wait = min(wait, max(deadline, 0))
+		}
+		if wait > 0 {
+			return false, "", wait
+		}
+	}
+	if u.HealthyDeadline > 0 && deadline <= 0 {
+		return false, fmt.Sprintf("not healthy within %s", u.HealthyDeadline), 0
+	}
+	if u.HealthyDeadline == 0 {
+		return false, "", time.Hour
+	}
+	return false, "", deadline
+}
+
+// judgementOf is since when an allocation's health is looked at. Another boot, and
+// another deployment, begin anew.
+func (a *Allocs) judgementOf(ctx context.Context, id fleet.AllocID, d fleet.DeploymentID) (judgement, error) {
+	a.health.mu.Lock()
+	j, known := a.health.judged[id]
+	a.health.mu.Unlock()
+	if !known {
+		handles, err := a.cfg.Recorder.Handles(ctx, id)
+		if err != nil {
+			return judgement{}, err
+		}
+		j = decodeJudgement(handles[healthKey])
+	}
+	if j.Deployment != d || j.Boot != a.cfg.BootID {
+		j = judgement{Deployment: d, Boot: a.cfg.BootID, Begun: a.cfg.Mono()}
+		b, err := json.Marshal(j)
+		if err != nil {
+			return judgement{}, fmt.Errorf("encode since when allocation %s is looked at: %w", fleet.Short(id), err)
+		}
+		if err := a.cfg.Recorder.PutHandle(ctx, id, healthKey, b); err != nil {
+			return judgement{}, fmt.Errorf("note since when allocation %s is looked at: %w", fleet.Short(id), err)
+		}
+	}
+	a.health.mu.Lock()
+	defer a.health.mu.Unlock()
+	a.health.judged[id] = j
+	return j, nil
+}
+
+// decodeJudgement reads what the journal keeps; what cannot be read is nothing,
+// and begins anew.
+func decodeJudgement(b []byte) judgement {
+	var j judgement
+	if len(b) > 1<<10 || json.Unmarshal(b, &j) != nil || j.Begun < 0 {
+		return judgement{}
+	}
+	return j
+}
+
+func (a *Allocs) forgetJudgement(id fleet.AllocID) {
+	a.health.mu.Lock()
+	defer a.health.mu.Unlock()
+	delete(a.health.judged, id)
+}
