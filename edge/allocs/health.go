@@ -75,6 +75,8 @@ func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want) 
 			failed = append(failed, err)
 			continue
 		}
+		// Read only now: what is recorded from here on makes Run look again.
+		s = a.cfg.Past.States()[id]
 		healthy, why, wait := verdictOn(&w.Alloc, s, u, j, a.now())
 		if wait > 0 {
 			next = min(next, wait)
