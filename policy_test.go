@@ -74,6 +74,7 @@ var doors = map[string][]string{
 	"modernc.org/sqlite":              {"edge/journal"},
 	"github.com/hashicorp/hcl/v2":     {"fleet/jobspec", "cmd"},
 	"github.com/spf13/cobra":          {"cmd"},
+	"github.com/hashicorp/go-bexpr":   {"hub/api"},
 }
 
 const module = "skerry"

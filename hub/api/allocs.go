@@ -33,6 +33,7 @@ type AllocStub struct {
 	ClientStatus       string
 	ClientDescription  string
 	TaskStates         map[string]fleet.TaskState
+	DeploymentStatus   *fleet.AllocDeployment
 	FollowupEvalID     fleet.EvalID
 	PreviousAllocation fleet.AllocID
 	NextAllocation     fleet.AllocID
@@ -49,7 +50,8 @@ func allocStub(al *fleet.Alloc) AllocStub {
 		NodeName: al.NodeName, JobID: al.JobID, JobVersion: al.JobVersion, TaskGroup: al.TaskGroup,
 		DesiredStatus: al.DesiredStatus, DesiredDescription: al.DesiredDescription,
 		ClientStatus: al.ClientStatus, ClientDescription: al.ClientDescription, TaskStates: al.TaskStates,
-		FollowupEvalID: al.FollowupEvalID, PreviousAllocation: al.PreviousAllocation, NextAllocation: al.NextAllocation,
+		DeploymentStatus: al.DeploymentStatus,
+		FollowupEvalID:   al.FollowupEvalID, PreviousAllocation: al.PreviousAllocation, NextAllocation: al.NextAllocation,
 		RescheduleTracker: al.RescheduleTracker, CreateIndex: al.CreateIndex, ModifyIndex: al.ModifyIndex,
 		CreateTime: al.CreateTime, ModifyTime: al.ModifyTime,
 	}
@@ -59,12 +61,11 @@ func allocStub(al *fleet.Alloc) AllocStub {
 	return stub
 }
 
-func (a *API) listAllocs(v *state.View, _ *http.Request, q query) (any, fleet.Index, error) {
-	stubs := []AllocStub{}
-	for al := range v.Allocs(q.namespace, q.prefix) {
-		stubs = append(stubs, allocStub(al))
-	}
-	return stubs, v.TableIndex("allocs"), nil
+// listAllocs lists allocations, the oldest first; those that begin with a prefix by id.
+func (a *API) listAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	key := func(al *fleet.Alloc) string { return ageKey(q, al.CreateIndex, string(al.ID)) }
+	answer, err := page(r, v.Allocs(q.namespace, q.prefix), key, allocStub)
+	return answer, v.TableIndex("allocs"), err
 }
 
 // needAlloc returns the allocation that a request names.

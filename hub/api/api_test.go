@@ -130,7 +130,9 @@ func mustPlace(tb testing.TB, h *hub, id fleet.JobID) fleet.AllocID {
 	if !ok {
 		tb.Fatalf("job %s is not registered", id)
 	}
-	mustApply(tb, h, state.SessionOpen{NodeID: nodeID, Session: 1, Instance: "i", BootID: "b", Hub: "hub1", EvalSeed: "s", Now: 2})
+	if n, _ := h.store.View().Node(nodeID); n.Epoch == 0 {
+		mustApply(tb, h, state.SessionOpen{NodeID: nodeID, Session: 1, Instance: "i", BootID: "b", Hub: "hub1", EvalSeed: "s", Now: 2})
+	}
 	a := fleet.Alloc{
 		ID: fleet.AllocID(fleet.NewUUID(nil)), Namespace: "default", Name: string(id) + ".site[0]", NodeID: nodeID, NodeName: "edge1",
 		JobID: id, Job: job, JobVersion: job.Version, JobHash: job.SpecHash, TaskGroup: "site",

@@ -16,6 +16,8 @@ import (
 func (a *API) jobRoutes() {
 	a.mux.HandleFunc("GET /v1/jobs", a.read(a.listJobs))
 	a.put("/v1/jobs", a.write(a.registerJob))
+	a.mux.HandleFunc("GET /v1/jobs/statuses", a.jobStatuses)
+	a.put("/v1/jobs/statuses", a.jobStatuses)
 	a.put("/v1/jobs/parse", a.write(a.parseJob))
 	a.put("/v1/validate/job", a.write(a.validateJob))
 	a.mux.HandleFunc("GET /v1/job/{id}", a.read(a.readJob))
@@ -61,21 +63,26 @@ type JobSummary struct {
 }
 
 func (a *API) listJobs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	stubs := []JobStub{}
-	for j := range v.Jobs(q.namespace, q.prefix) {
-		sum := summarize(v, j)
-		stub := JobStub{
-			ID: j.ID, Name: j.Name, Namespace: j.Namespace, Datacenters: j.Datacenters, NodePool: j.NodePool,
-			Type: j.Type, Priority: j.Priority, Stop: j.Stop, Status: j.Status, StatusDescription: j.StatusDescription,
-			JobSummary: &sum, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
-			JobModifyIndex: j.JobModifyIndex, SubmitTime: j.SubmitTime,
-		}
-		if r.URL.Query().Get("meta") == "true" {
-			stub.Meta = j.Meta
-		}
-		stubs = append(stubs, stub)
+	meta := r.URL.Query().Get("meta") == "true"
+	answer, err := page(r, v.Jobs(q.namespace, q.prefix), jobKey, func(j *fleet.Job) JobStub { return jobStub(v, j, meta) })
+	return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs")), err
+}
+
+// jobKey orders jobs by namespace and id.
+func jobKey(j *fleet.Job) string { return j.Namespace + "\x00" + string(j.ID) }
+
+func jobStub(v *state.View, j *fleet.Job, meta bool) JobStub {
+	sum := summarize(v, j)
+	stub := JobStub{
+		ID: j.ID, Name: j.Name, Namespace: j.Namespace, Datacenters: j.Datacenters, NodePool: j.NodePool,
+		Type: j.Type, Priority: j.Priority, Stop: j.Stop, Status: j.Status, StatusDescription: j.StatusDescription,
+		JobSummary: &sum, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
+		JobModifyIndex: j.JobModifyIndex, SubmitTime: j.SubmitTime,
 	}
-	return stubs, max(v.TableIndex("jobs"), v.TableIndex("allocs")), nil
+	if meta {
+		stub.Meta = j.Meta
+	}
+	return stub
 }
 
 func jobID(r *http.Request) fleet.JobID { return fleet.JobID(r.PathValue("id")) }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -37,21 +38,24 @@ type NodeStub struct {
 }
 
 func (a *API) listNodes(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	stubs := []NodeStub{}
-	for n := range v.Nodes(q.prefix) {
-		stub := NodeStub{
-			Address: n.Address, ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass,
-			NodePool: n.NodePool, Version: n.Version, SchedulingEligibility: n.SchedulingEligibility,
-			Status: n.Status, StatusDescription: n.StatusDescription, Drivers: n.Drivers,
-			Drain: n.DrainStrategy != nil, LastDrain: n.LastDrain,
-			CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
-		}
-		if r.URL.Query().Get("os") == "true" {
-			stub.Attributes = n.Attributes
-		}
-		stubs = append(stubs, stub)
+	attributes := r.URL.Query().Get("os") == "true"
+	answer, err := page(r, v.Nodes(q.prefix), func(n *fleet.Node) string { return string(n.ID) },
+		func(n *fleet.Node) NodeStub { return nodeStub(n, attributes) })
+	return answer, v.TableIndex("nodes"), err
+}
+
+func nodeStub(n *fleet.Node, attributes bool) NodeStub {
+	stub := NodeStub{
+		Address: n.Address, ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass,
+		NodePool: n.NodePool, Version: n.Version, SchedulingEligibility: n.SchedulingEligibility,
+		Status: n.Status, StatusDescription: n.StatusDescription, Drivers: n.Drivers,
+		Drain: n.DrainStrategy != nil, LastDrain: n.LastDrain,
+		CreateIndex: n.CreateIndex, ModifyIndex: n.ModifyIndex,
 	}
-	return stubs, v.TableIndex("nodes"), nil
+	if attributes {
+		stub.Attributes = n.Attributes
+	}
+	return stub
 }
 
 // needNode returns the node that a request names.
@@ -88,12 +92,16 @@ func (a *API) nodeHistory(v *state.View, r *http.Request, _ query) (any, fleet.I
 	return v.NodeHistory(n.ID), max(n.ModifyIndex, 1), nil
 }
 
-func (a *API) listPools(v *state.View, _ *http.Request, _ query) (any, fleet.Index, error) {
-	pools := []*fleet.Pool{}
-	for p := range v.Pools() {
-		pools = append(pools, p)
+func (a *API) listPools(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	named := func(yield func(*fleet.Pool) bool) {
+		for p := range v.Pools() {
+			if strings.HasPrefix(p.Name, q.prefix) && !yield(p) {
+				return
+			}
+		}
 	}
-	return pools, v.TableIndex("pools"), nil
+	answer, err := page(r, named, func(p *fleet.Pool) string { return p.Name }, same[*fleet.Pool])
+	return answer, v.TableIndex("pools"), err
 }
 
 // storePool makes a node pool, or gives it other rules.

@@ -71,6 +71,12 @@ func (a *API) read(f reader) http.HandlerFunc {
 			a.fail(w, err)
 			return
 		}
+		if p, ok := answer.(paged); ok {
+			answer = p.answer
+			if p.next != "" {
+				w.Header().Set(NextTokenHeader, p.next)
+			}
+		}
 		a.send(w, r, answer)
 	}
 }

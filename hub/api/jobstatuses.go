@@ -1,0 +1,149 @@
+package api
+
+import (
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"net/http"
+	"strconv"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// maxStatuses is how many jobs a request for statuses may name.
+const maxStatuses = 10_000
+
+// statusesRequest is the body of a request for jobs' statuses.
+type statusesRequest struct {
+	Jobs []struct {
+		ID        fleet.JobID
+		Namespace string
+	}
+}
+
+// JobStatus is a job with what a page about it shows.
+type JobStatus struct {
+	ID               fleet.JobID
+	Namespace        string
+	Name             string
+	Type             string
+	NodePool         string
+	Datacenters      []string
+	Priority         int
+	Version          uint64
+	Stop             bool
+	Status           string
+	SubmitTime       int64
+	CreateIndex      fleet.Index
+	ModifyIndex      fleet.Index
+	GroupCountSum    int
+	Allocs           []JobStatusAlloc
+	LatestDeployment *JobStatusDeployment
+}
+
+// JobStatusAlloc is one allocation of a job.
+type JobStatusAlloc struct {
+	ID               fleet.AllocID
+	Group            string
+	ClientStatus     string
+	NodeID           fleet.NodeID
+	DeploymentStatus *fleet.AllocDeployment
+	JobVersion       uint64
+	FollowupEvalID   fleet.EvalID
+}
+
+// JobStatusDeployment is a job's newest deployment.
+type JobStatusDeployment struct {
+	ID                fleet.DeploymentID
+	IsActive          bool
+	JobVersion        uint64
+	Status            string
+	StatusDescription string
+	AllAutoPromote    bool
+	RequiresPromotion bool
+}
+
+// jobStatuses serves the statuses of all jobs, or of those that the body names,
+// the one that changed last first.
+func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
+	var req statusesRequest
+	if r.Method != http.MethodGet && r.ContentLength != 0 {
+		if err := body(r, &req); err != nil {
+			a.fail(w, err)
+			return
+		}
+	}
+	if len(req.Jobs) > maxStatuses {
+		a.fail(w, fleet.Errorf(fleet.CodeInvalid, "read statuses: %d jobs are named, at most %d are taken", len(req.Jobs), maxStatuses))
+		return
+	}
+	// A page's token is good for the same jobs alone.
+	sum := fnv.New64a()
+	fmt.Fprintf(sum, "%q", req.Jobs)
+	p := r.URL.Query()
+	p.Set("jobs", strconv.FormatUint(sum.Sum64(), 16))
+	r.URL.RawQuery = p.Encode()
+	a.read(func(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+		newestFirst := func(j *fleet.Job) string { return byAge(^j.ModifyIndex, jobKey(j)) }
+		answer, err := page(r, req.named(v, q), newestFirst, func(j *fleet.Job) JobStatus { return jobStatus(v, j) })
+		return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs"), v.TableIndex("deployments")), err
+	})(w, r)
+}
+
+// named are the jobs that the request asks for.
+func (req statusesRequest) named(v *state.View, q query) iter.Seq[*fleet.Job] {
+	if len(req.Jobs) == 0 {
+		return v.Jobs(q.namespace, q.prefix)
+	}
+	return func(yield func(*fleet.Job) bool) {
+		for _, id := range req.Jobs {
+			ns := id.Namespace
+			if ns == "" {
+				ns = fleet.DefaultNamespace
+			}
+			if j, ok := v.Job(ns, id.ID); ok && !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+func jobStatus(v *state.View, j *fleet.Job) JobStatus {
+	s := JobStatus{
+		ID: j.ID, Namespace: j.Namespace, Name: j.Name, Type: j.Type, NodePool: j.NodePool, Datacenters: j.Datacenters,
+		Priority: j.Priority, Version: j.Version, Stop: j.Stop, Status: j.Status, SubmitTime: j.SubmitTime,
+		CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex, Allocs: []JobStatusAlloc{},
+	}
+	for _, g := range j.TaskGroups {
+		s.GroupCountSum += g.Count
+	}
+	for al := range v.AllocsByJob(j.Namespace, j.ID) {
+		if al.NextAllocation != "" {
+			continue // another one took its place
+		}
+		s.Allocs = append(s.Allocs, JobStatusAlloc{
+			ID: al.ID, Group: al.TaskGroup, ClientStatus: al.ClientStatus, NodeID: al.NodeID,
+			DeploymentStatus: al.DeploymentStatus, JobVersion: al.JobVersion, FollowupEvalID: al.FollowupEvalID,
+		})
+	}
+	if d := v.LatestDeployment(j.Namespace, j.ID); d != nil {
+		s.LatestDeployment = deploymentLine(d)
+	}
+	return s
+}
+
+func deploymentLine(d *fleet.Deployment) *JobStatusDeployment {
+	line := &JobStatusDeployment{
+		ID: d.ID, IsActive: d.Active(), JobVersion: d.JobVersion, Status: d.Status,
+		StatusDescription: d.StatusDescription, AllAutoPromote: len(d.TaskGroups) > 0,
+	}
+	for _, g := range d.TaskGroups {
+		if g.DesiredCanaries == 0 {
+			continue
+		}
+		line.AllAutoPromote = line.AllAutoPromote && g.AutoPromote
+		line.RequiresPromotion = line.RequiresPromotion || !g.Promoted && !g.AutoPromote
+	}
+	return line
+}
