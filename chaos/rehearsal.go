@@ -101,7 +101,7 @@ func edgeFlags(f rehearse.Fleet, e schedule.Edge) []string {
 	flags := []string{
 		"--total-cpu", strconv.Itoa(orElse(e.CPU, schedule.DefaultEdgeCPU)),
 		"--total-memory", strconv.Itoa(orElse(e.MemoryMB, schedule.DefaultEdgeMemoryMB)),
-		"--meta", schedule.MetaSite + "=" + e.Site,
+		"--site", e.Site,
 	}
 	if e.Datacenter != "" {
 		flags = append(flags, "--datacenter", e.Datacenter)

@@ -16,6 +16,7 @@ type Config struct {
 	TokenFile  string   // join token, read only while the edge has no certificate
 	Name       string   // default: the host's name
 	Datacenter string   // default "dc1"
+	Site       string   // where it stands; "": its datacenter
 	NodePool   string   // default "default"
 	NodeClass  string
 	Meta       map[string]string

@@ -148,7 +148,7 @@ func (e *Edge) openRooms() error {
 	}
 	e.desired = want.Index
 	e.describer, err = e.cfg.Describe(fleet.Node{
-		ID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, NodePool: e.cfg.NodePool,
+		ID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, Site: e.cfg.Site, NodePool: e.cfg.NodePool,
 		NodeClass: e.cfg.NodeClass, Meta: e.cfg.Meta, Version: e.cfg.Version,
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -171,7 +172,7 @@ func checkTarget(target string) error {
 		return nil
 	}
 	return fmt.Errorf("unknown attribute %q: a node has ${attr.…}, ${meta.…}, ${node.unique.id}, "+
-		"${node.unique.name}, ${node.datacenter}, ${node.class} and ${node.pool}", target)
+		"${node.unique.name}, ${node.datacenter}, ${node.site}, ${node.class} and ${node.pool}", target)
 }
 
 // dynamic reports whether a target depends on the node.
@@ -212,6 +213,8 @@ func nodeProperty(name string, n *Node) (string, bool) {
 		return n.Name, true
 	case "node.datacenter":
 		return n.Datacenter, true
+	case "node.site":
+		return cmp.Or(n.Site, n.Datacenter), true
 	case "node.class":
 		return n.NodeClass, true
 	case "node.pool":

@@ -37,6 +37,7 @@ func TestConditionHolds(t *testing.T) {
 		{"${node.unique.name}", "=", "ship-1", true},
 		{"${node.datacenter}", "=", "dc1", true},
 		{"${node.class}", "=", "vessel", true},
+		{"${node.site}", "=", "dc1", true}, // it names none
 		{"${node.pool}", "=", "sea", true},
 		{"${meta.rack}", "=", "r1", true},
 		{"bar", "<", "foo", true},

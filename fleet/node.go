@@ -29,8 +29,12 @@ type Node struct {
 	ID         NodeID
 	Name       string
 	Datacenter string
-	NodePool   string
-	NodeClass  string
+	// Site is where the machine stands: a shop, a ship, a hall. Edges of one site share
+	// its fate, and rollouts have a budget for each. An edge that names none stands in
+	// its datacenter.
+	Site      string
+	NodePool  string
+	NodeClass string
 	// ComputedClass is the same for nodes that no constraint can tell apart, but
 	// for what is unique to a node ("unique." attributes, name, id). The cluster
 	// computes it when a node registers; it is the key of ClassEligibility.

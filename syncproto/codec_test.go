@@ -55,6 +55,10 @@ func samples() map[string]syncproto.Message {
 				Version: "0.1.0", DescriptionHash: "010203",
 			},
 		},
+		"heartbeat-of-a-site": syncproto.Heartbeat{
+			Number: 1, Uptime: time.Hour, Wall: wallA, Hash: []byte{1, 2, 3},
+			Node: &fleet.Node{ID: nodeA, Name: "till", Datacenter: "dc1", Site: "shop-17", NodePool: "default", DescriptionHash: "010203"},
+		},
 		"heartbeat-ack": syncproto.HeartbeatAck{
 			Number: 1, Epoch: 12, Status: fleet.NodeInitializing, Reason: "r", TTL: 10 * time.Second, HubTime: wallA,
 			Hubs: []string{"a:4647"}, NeedNode: true, Applied: 69_000, Index: 1002, Term: 4,

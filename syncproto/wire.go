@@ -37,6 +37,7 @@ type wireNode struct {
 	Devices    []wireDevice          `cbor:"11,keyasint,omitempty"`
 	Version    string                `cbor:"12,keyasint,omitempty"`
 	Hash       string                `cbor:"13,keyasint,omitempty"`
+	Site       string                `cbor:"14,keyasint,omitempty"`
 }
 
 type wireResources struct {
@@ -126,7 +127,7 @@ func nodeToWire(n *fleet.Node) *wireNode {
 		return nil
 	}
 	w := &wireNode{
-		ID: nodeText(string(n.ID)), Name: nodeText(n.Name), Datacenter: nodeText(n.Datacenter),
+		ID: nodeText(string(n.ID)), Name: nodeText(n.Name), Datacenter: nodeText(n.Datacenter), Site: nodeText(n.Site),
 		NodePool: nodeText(n.NodePool), NodeClass: nodeText(n.NodeClass), Version: nodeText(n.Version),
 		Attributes: nodeTexts(n.Attributes), Meta: nodeTexts(n.Meta),
 		Resources: wireResources(n.Resources), Reserved: wireResources(n.Reserved),
@@ -154,7 +155,7 @@ func (w *wireNode) node() *fleet.Node {
 		return nil
 	}
 	n := &fleet.Node{
-		ID: fleet.NodeID(w.ID), Name: w.Name, Datacenter: w.Datacenter, NodePool: w.NodePool, NodeClass: w.NodeClass,
+		ID: fleet.NodeID(w.ID), Name: w.Name, Datacenter: w.Datacenter, Site: w.Site, NodePool: w.NodePool, NodeClass: w.NodeClass,
 		Version: w.Version, Attributes: w.Attributes, Meta: w.Meta,
 		Resources: fleet.Resources(w.Resources), Reserved: fleet.Resources(w.Reserved),
 		DescriptionHash: w.Hash,

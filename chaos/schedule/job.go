@@ -17,8 +17,6 @@ const (
 	TaskName  = "main"
 )
 
-// MetaSite is the key of a node's meta in which its site stands.
-const MetaSite = "site"
 
 // What Update and Touch change.
 const (
@@ -38,7 +36,7 @@ func (j Job) Spec() (*fleet.Job, error) {
 	}
 	if j.Site != "" {
 		group.Constraints = append(group.Constraints,
-			fleet.Constraint{LTarget: "${meta." + MetaSite + "}", Operand: fleet.OpEqual, RTarget: j.Site})
+			fleet.Constraint{LTarget: "${node.site}", Operand: fleet.OpEqual, RTarget: j.Site})
 	}
 	if j.Distinct {
 		group.Constraints = append(group.Constraints, fleet.Constraint{Operand: fleet.OpDistinctHosts, RTarget: "true"})

@@ -39,7 +39,7 @@ type Edge struct {
 	Name       string // edge-1, edge-2, …
 	Datacenter string // "": dc1
 	Pool       string // "": default
-	Site       string // "": none. Edges of a site are one target; meta.site of the node
+	Site       string // "": none. Edges of a site are one target
 	Link       Profile
 	CPU        int // MHz; 0: DefaultEdgeCPU
 	MemoryMB   int // 0: DefaultEdgeMemoryMB
@@ -72,7 +72,7 @@ type Job struct {
 	Count       int
 	Datacenters []string // nil: all
 	Pool        string   // "": default
-	Site        string   // "": any; a constraint on meta.site
+	Site        string   // "": any; a constraint on node.site
 	Distinct    bool     // distinct_hosts
 	CPU         int      // 0: DefaultTaskCPU
 	MemoryMB    int      // 0: DefaultTaskMemoryMB

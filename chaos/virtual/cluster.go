@@ -77,6 +77,7 @@ var Drawn = HubTuning{
 type EdgeConfig struct {
 	Name       string
 	Datacenter string
+	Site       string
 	NodePool   string
 	Meta       map[string]string
 	Attributes map[string]string // beside those that every machine has

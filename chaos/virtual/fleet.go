@@ -1,11 +1,6 @@
 package virtual
 
-import (
-	"maps"
-	"time"
-
-	"skerry/chaos/schedule"
-)
+import "time"
 
 // Fleet is what may be said of a fleet beside a schedule's topology: somebody's own
 // fleet is rehearsed as it is. Zero values are those of every other run.
@@ -17,11 +12,4 @@ type Fleet struct {
 	// CertValidity is how long edges' certificates are valid; 0: so short that they
 	// expire in most runs.
 	CertValidity time.Duration
-}
-
-// meta is an edge's, with its site.
-func (f Fleet) meta(e schedule.Edge) map[string]string {
-	meta := map[string]string{schedule.MetaSite: e.Site}
-	maps.Copy(meta, f.Meta[e.Name])
-	return meta
 }

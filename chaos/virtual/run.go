@@ -246,7 +246,7 @@ func (r *run) config() Config {
 	for _, e := range r.s.Topology.Edges {
 		cfg.Edges = append(cfg.Edges, EdgeConfig{
 			Name: e.Name, Datacenter: cmp.Or(e.Datacenter, schedule.DefaultDatacenter), NodePool: e.Pool,
-			Meta: r.Fleet.meta(e), Attributes: r.Fleet.Attributes[e.Name],
+			Site: e.Site, Meta: r.Fleet.Meta[e.Name], Attributes: r.Fleet.Attributes[e.Name],
 			CPU: cmp.Or(e.CPU, schedule.DefaultEdgeCPU), MemoryMB: cmp.Or(e.MemoryMB, schedule.DefaultEdgeMemoryMB),
 			JournalMaxBytes: int64(e.JournalKiB) << 10,
 		})

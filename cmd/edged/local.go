@@ -80,7 +80,7 @@ func (f *localFlags) statusCommand() *cobra.Command {
 func writeStatus(w io.Writer, s local.Status) error {
 	t := console.Table{}
 	t.Add("Edge", fmt.Sprintf("%s (%s)", s.Name, fleet.Short(s.NodeID)))
-	t.Add("Site", fmt.Sprintf("%s, pool %s", s.Datacenter, s.NodePool))
+	t.Add("Site", fmt.Sprintf("%s, datacenter %s, pool %s", s.Site, s.Datacenter, s.NodePool))
 	t.Add("Machine", fmt.Sprintf("up %s, boot %s", console.Span(s.Uptime), fleet.Short(s.BootID)))
 	t.Add("Agent", fmt.Sprintf("%s, since %s", s.Version, s.Started.Format(time.DateTime)))
 	t.Add("Link", linkLine(s))

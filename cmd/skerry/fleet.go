@@ -113,7 +113,7 @@ func writeFleet(w io.Writer, s api.FleetStatus) error {
 	}
 	sites := console.Table{Heads: []string{"SITE", "EDGES", "ALLOCATIONS"}}
 	for _, site := range s.Sites {
-		sites.Add(site.Datacenter, nodeCounts(site.Nodes), allocCounts(site.Allocs))
+		sites.Add(site.Site, nodeCounts(site.Nodes), allocCounts(site.Allocs))
 	}
 	if err := sites.Write(w); err != nil {
 		return err
@@ -129,7 +129,7 @@ func writeNodes(w io.Writer, s api.FleetStatus) error {
 	nodes := console.Table{Heads: []string{"EDGE", "ID", "SITE", "STATUS", "LAST CONTACT", "HUB", "ALLOCATIONS"}}
 	var notes []string
 	for _, n := range s.Nodes {
-		nodes.Add(n.Name, fleet.Short(n.ID), n.Datacenter, n.Status, contact(s.Time, n), n.Hub, allocCounts(n.Allocs))
+		nodes.Add(n.Name, fleet.Short(n.ID), n.Site, n.Status, contact(s.Time, n), n.Hub, allocCounts(n.Allocs))
 		if n.Status != fleet.NodeReady && n.StatusDescription != "" {
 			notes = append(notes, fmt.Sprintf("%s is %s: %s", n.Name, n.Status, n.StatusDescription))
 		}

@@ -65,15 +65,15 @@ func fleetAtSea() api.FleetStatus {
 			{ID: "hub3", QUIC: "192.0.2.3:4647", HTTP: "127.0.0.1:4646"},
 		},
 		Sites: []api.SiteStatus{
-			{Datacenter: "harbour", Nodes: map[fleet.NodeStatus]int{fleet.NodeReady: 1, fleet.NodeInitializing: 1}, Allocs: map[string]int{"running": 2}},
-			{Datacenter: "sea", Nodes: map[fleet.NodeStatus]int{fleet.NodeDisconnected: 1}, Allocs: map[string]int{"unknown": 1}},
+			{Site: "harbour", Nodes: map[fleet.NodeStatus]int{fleet.NodeReady: 1, fleet.NodeInitializing: 1}, Allocs: map[string]int{"running": 2}},
+			{Site: "sea", Nodes: map[fleet.NodeStatus]int{fleet.NodeDisconnected: 1}, Allocs: map[string]int{"unknown": 1}},
 		},
 		Nodes: []api.NodeLine{
-			{ID: "aaaaaaaa-1", Name: "crane", Datacenter: "harbour", Status: fleet.NodeReady, Hub: "hub1", LastContact: &heard, Allocs: map[string]int{"running": 2}},
-			{ID: "bbbbbbbb-2", Name: "gate", Datacenter: "harbour", Status: fleet.NodeInitializing, StatusDescription: "waiting for its history: row 7 of 90", Hub: "hub1",
+			{ID: "aaaaaaaa-1", Name: "crane", Site: "harbour", Status: fleet.NodeReady, Hub: "hub1", LastContact: &heard, Allocs: map[string]int{"running": 2}},
+			{ID: "bbbbbbbb-2", Name: "gate", Site: "harbour", Status: fleet.NodeInitializing, StatusDescription: "waiting for its history: row 7 of 90", Hub: "hub1",
 				Fenced:  []fleet.FencedSession{{Code: fleet.CodeCloned, Addr: "198.51.100.7:4000", Time: at(60).UnixNano()}},
 				Orphans: []fleet.AllocID{"dddddddd-4", "eeeeeeee-5"}},
-			{ID: "cccccccc-3", Name: "ship-1", Datacenter: "sea", Status: fleet.NodeDisconnected, StatusDescription: "heartbeat missed", DisconnectedAt: &away, Allocs: map[string]int{"unknown": 1}},
+			{ID: "cccccccc-3", Name: "ship-1", Site: "sea", Status: fleet.NodeDisconnected, StatusDescription: "heartbeat missed", DisconnectedAt: &away, Allocs: map[string]int{"unknown": 1}},
 		},
 		Waiting: []api.WaitingLine{
 			{Kind: "allocation", ID: "12345678-9", Of: "nav", For: "node ship-1 to come back"},

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"skerry/fleet"
 )
@@ -49,7 +50,7 @@ func Open(path string) (*Dir, error) {
 	if err != nil {
 		return nil, diskError(what, err)
 	}
-	if err := lockExclusive(lock); err != nil {
+	if err := take(lock); err != nil {
 		inUse := fleet.Errorf(fleet.CodeConflict, "%s: it is in use by another process", what).
 			WithHint("is an edge running here already? Each needs a data directory of its own")
 		return nil, errors.Join(inUse, lock.Close())
@@ -59,6 +60,21 @@ func Open(path string) (*Dir, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return d, nil
+}
+
+// How long Open tries to take a lock that somebody holds. When an agent is killed while
+// it starts a task, the child has the lock as well, from its fork until its exec.
+const (
+	lockPatience = 5 * time.Second
+	lockPause    = 20 * time.Millisecond
+)
+
+func take(lock *os.File) error {
+	for began := time.Now(); ; time.Sleep(lockPause) {
+		if err := lockExclusive(lock); err == nil || time.Since(began) > lockPatience {
+			return err
+		}
+	}
 }
 
 // checkVersion refuses a newer layout. Writing the file also shows that the

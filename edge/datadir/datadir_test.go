@@ -4,6 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"skerry/edge/datadir"
 	"skerry/fleet"
@@ -22,9 +26,11 @@ func mustOpen(t testing.TB, path string) *datadir.Dir {
 func TestOneProcessAtATime(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "data")
 	d := mustOpen(t, path)
-	if _, err := datadir.Open(path); fleet.CodeOf(err) != fleet.CodeConflict {
-		t.Fatalf("a second time: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) { // where patience costs nothing
+		if _, err := datadir.Open(path); fleet.CodeOf(err) != fleet.CodeConflict {
+			t.Fatalf("a second time: %v", err)
+		}
+	})
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +38,27 @@ func TestOneProcessAtATime(t *testing.T) {
 	if info, err := os.Stat(d.File()); err != nil || info.Mode().Perm() != 0o700 {
 		t.Fatalf("the directory: %v, %v", info, err)
 	}
+}
+
+// A child that was forked when an agent was killed has its lock for a moment.
+func TestALockThatIsLetGoSoon(t *testing.T) {
+	path := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		d := mustOpen(t, path)
+		var released errgroup.Group
+		released.Go(func() error {
+			time.Sleep(time.Second)
+			return d.Close()
+		})
+		next, err := datadir.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer next.Close()
+		if err := released.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestVersions(t *testing.T) {

@@ -30,6 +30,7 @@ type description struct {
 	Drivers    map[string]fleet.DriverInfo `json:"drivers,omitempty"`
 	Devices    []fleet.Device              `json:"devices,omitempty"`
 	Version    string                      `json:"version,omitempty"`
+	Site       string                      `json:"site,omitempty"`
 }
 
 // Hash returns the hash of what an edge says of itself in n (16 bytes). Two nodes
@@ -39,7 +40,7 @@ func Hash(n fleet.Node) []byte {
 	b, err := json.Marshal(description{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass,
 		Attributes: n.Attributes, Meta: n.Meta, Resources: n.Resources, Reserved: n.Reserved,
-		Drivers: n.Drivers, Devices: n.Devices, Version: n.Version,
+		Drivers: n.Drivers, Devices: n.Devices, Version: n.Version, Site: n.Site,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("hash description: %v", err)) // strings and numbers alone

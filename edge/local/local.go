@@ -27,6 +27,7 @@ type Status struct {
 	NodeID     fleet.NodeID
 	Name       string
 	Datacenter string
+	Site       string
 	NodePool   string
 	Version    string
 	BootID     fleet.BootID

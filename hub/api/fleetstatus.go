@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -33,11 +34,11 @@ type HubStatus struct {
 	Leader bool
 }
 
-// SiteStatus counts one datacenter's nodes and allocations.
+// SiteStatus counts one site's nodes and allocations.
 type SiteStatus struct {
-	Datacenter string
-	Nodes      map[fleet.NodeStatus]int
-	Allocs     map[string]int
+	Site   string
+	Nodes  map[fleet.NodeStatus]int
+	Allocs map[string]int
 }
 
 // NodeLine is one edge.
@@ -45,6 +46,7 @@ type NodeLine struct {
 	ID                fleet.NodeID
 	Name              string
 	Datacenter        string
+	Site              string
 	Status            fleet.NodeStatus
 	StatusDescription string
 	Hub               fleet.HubID
@@ -79,10 +81,10 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, q query) (any, fleet.I
 			line.LastContact = &at
 		}
 		s.Nodes = append(s.Nodes, line)
-		site := sites[n.Datacenter]
+		site := sites[line.Site]
 		if site == nil {
-			site = &SiteStatus{Datacenter: n.Datacenter, Nodes: map[fleet.NodeStatus]int{}, Allocs: map[string]int{}}
-			sites[n.Datacenter] = site
+			site = &SiteStatus{Site: line.Site, Nodes: map[fleet.NodeStatus]int{}, Allocs: map[string]int{}}
+			sites[line.Site] = site
 		}
 		site.Nodes[n.Status]++
 		for status, count := range line.Allocs {
@@ -93,7 +95,7 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, q query) (any, fleet.I
 	for _, site := range sites {
 		s.Sites = append(s.Sites, *site)
 	}
-	slices.SortFunc(s.Sites, func(x, y SiteStatus) int { return strings.Compare(x.Datacenter, y.Datacenter) })
+	slices.SortFunc(s.Sites, func(x, y SiteStatus) int { return strings.Compare(x.Site, y.Site) })
 	slices.SortFunc(s.Nodes, func(x, y NodeLine) int { return strings.Compare(x.Name+string(x.ID), y.Name+string(y.ID)) })
 	s.Waiting = waiting(v)
 	return s, v.Index(), nil
@@ -113,7 +115,7 @@ func (a *API) hubLines(v *state.View, leader fleet.HubID) []HubStatus {
 
 func nodeLine(v *state.View, n *fleet.Node) NodeLine {
 	line := NodeLine{
-		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Status: n.Status, StatusDescription: n.StatusDescription,
+		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Site: cmp.Or(n.Site, n.Datacenter), Status: n.Status, StatusDescription: n.StatusDescription,
 		Hub: n.Hub, Allocs: map[string]int{}, Fenced: n.Fenced, Orphans: n.Orphans,
 	}
 	if n.DisconnectedAt != 0 {

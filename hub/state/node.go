@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
@@ -34,6 +35,7 @@ func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
 	}
 	free := n.Free()
 	n.Name, n.Datacenter, n.NodeClass = said.Name, said.Datacenter, said.NodeClass
+	n.Site = cmp.Or(said.Site, said.Datacenter)
 	n.NodePool = said.NodePool
 	if n.NodePool == "" {
 		n.NodePool = fleet.DefaultPool
@@ -237,8 +239,17 @@ func classOf(n *fleet.Node) string {
 		Datacenter, Pool, Class string
 		Attributes, Meta        map[string]string
 		Drivers                 map[string]bool
-	}{n.Datacenter, n.NodePool, n.NodeClass, common(n.Attributes), common(n.Meta), drivers}))
+		Site                    string `cbor:",omitempty"`
+	}{n.Datacenter, n.NodePool, n.NodeClass, common(n.Attributes), common(n.Meta), drivers, ownSite(n)}))
 	return "v1:" + hex.EncodeToString(h[:8])
+}
+
+// ownSite is a node's site, where that is not its datacenter.
+func ownSite(n *fleet.Node) string {
+	if n.Site == n.Datacenter {
+		return ""
+	}
+	return n.Site
 }
 
 func seconds(nano int64) int64 { return nano / int64(time.Second) }
