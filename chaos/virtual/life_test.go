@@ -22,7 +22,7 @@ func service(id fleet.JobID, count int) *fleet.Job {
 		Region: fleet.DefaultRegion, Namespace: fleet.DefaultNamespace, ID: id, Name: string(id), Type: fleet.JobTypeService,
 		Priority: fleet.JobPriorityDefault, Datacenters: []string{"*"},
 		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: count, Tasks: []fleet.Task{{
-			Name: "t", Driver: "sim", Resources: fleet.Resources{CPU: 100, MemoryMB: 64},
+			Name: "t", Driver: "sim", Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: 100, MemoryMB: 64}},
 		}}}},
 	}
 	job.Defaults()
