@@ -34,7 +34,8 @@ type Alloc struct {
 	JobHash            string // Job.SpecHash: names the body on the wire and in the state
 	TaskGroup          string
 	AllocatedResources Resources
-	Score              float64 // of the placement, for best_score
+	Allotment          *Allotment `json:",omitempty"` // nil: amounts alone
+	Score              float64    // of the placement, for best_score
 	Metrics            *AllocMetric
 
 	DesiredStatus      string
@@ -103,6 +104,7 @@ type AllocMetric struct {
 	ClassFiltered      map[string]int
 	ConstraintFiltered map[string]int
 	NodesExhausted     int
+	ClassExhausted     map[string]int
 	DimensionExhausted map[string]int
 	ScoreMetaData      []NodeScore
 	AllocationTime     time.Duration

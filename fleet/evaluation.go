@@ -26,6 +26,7 @@ const (
 	TriggerAllocReschedule   = "alloc-reschedule"
 	TriggerDisconnectTimeout = "max-disconnect-timeout"
 	TriggerReconnect         = "reconnect"
+	TriggerPreemption        = "preemption"
 	TriggerDeploymentWatcher = "deployment-watcher"
 )
 

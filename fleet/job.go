@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Job types. The spine runs service and batch.
 const (
@@ -216,13 +219,35 @@ func (g *TaskGroup) Task(name string) *Task {
 	return nil
 }
 
-// Resources returns what one allocation of the group needs.
+// Resources returns what one allocation of the group needs: tasks that run before or
+// after the main ones do not need their own beside them, sidecars do.
 func (g *TaskGroup) Resources() Resources {
-	sum := Resources{DiskMB: g.EphemeralDisk.SizeMB}
-	for _, t := range g.Tasks {
-		sum = sum.Add(t.Resources.Resources)
+	var before, main, after Resources
+	always := Resources{DiskMB: g.EphemeralDisk.SizeMB}
+	for i := range g.Tasks {
+		t := &g.Tasks[i]
+		takes := t.Resources.Resources
+		if takes.MemoryMaxMB == 0 && g.oversubscribes() {
+			takes.MemoryMaxMB = takes.MemoryMB
+		}
+		switch l := t.Lifecycle; {
+		case l != nil && l.Sidecar:
+			always = always.Add(takes)
+		case l != nil && l.Hook == HookPrestart:
+			before = before.Add(takes)
+		case l != nil && l.Hook == HookPoststop:
+			after = after.Add(takes)
+		default:
+			main = main.Add(takes)
+		}
 	}
-	return sum
+	return always.Add(before.most(main).most(after))
+}
+
+// oversubscribes reports whether a task of the group may take more memory than it
+// reserves.
+func (g *TaskGroup) oversubscribes() bool {
+	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return t.Resources.MemoryMaxMB > 0 })
 }
 
 // Stopped reports whether nothing of the job shall run (a purged job is nil).

@@ -49,9 +49,10 @@ func groupProcesses(g *TaskGroup) string {
 		tasks[i] = taskProcess(t)
 	}
 	return canonical(struct {
-		Tasks []Task
-		Disk  EphemeralDisk
-	}{tasks, g.EphemeralDisk})
+		Tasks    []Task
+		Disk     EphemeralDisk
+		Networks []NetworkResource
+	}{tasks, g.EphemeralDisk, g.Networks})
 }
 
 // taskProcess is what of a task its running process depends on.

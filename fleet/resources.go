@@ -45,6 +45,14 @@ func (r Resources) Sub(o Resources) Resources {
 	}
 }
 
+// most returns the larger of r and o in each dimension.
+func (r Resources) most(o Resources) Resources {
+	return Resources{
+		CPU: max(r.CPU, o.CPU), Cores: max(r.Cores, o.Cores), MemoryMB: max(r.MemoryMB, o.MemoryMB),
+		MemoryMaxMB: max(r.MemoryMaxMB, o.MemoryMaxMB), DiskMB: max(r.DiskMB, o.DiskMB),
+	}
+}
+
 // Exceeds returns the name of the first dimension in which r is more than have
 // ("cpu", "memory", "disk"), or "" if r fits.
 func (r Resources) Exceeds(have Resources) string {

@@ -14,21 +14,17 @@ var unsupported = []struct {
 	name  string
 	paths []string // of fields, without indexes
 }{
-	{"jobs of type system", []string{"Type=" + JobTypeSystem}},
-	{"jobs of type sysbatch", []string{"Type=" + JobTypeSysBatch}},
 	{"update block", []string{"TaskGroups.Update"}},
-	{"affinity block", []string{"Affinities", "TaskGroups.Affinities", "TaskGroups.Tasks.Affinities"}},
-	{"spread block", []string{"Spreads", "TaskGroups.Spreads"}},
 	{"periodic block", []string{"Periodic"}},
 	{"parameterized block", []string{"ParameterizedJob"}},
 	{"dispatch_payload block", []string{"TaskGroups.Tasks.DispatchPayload"}},
 	{"migrate block", []string{"TaskGroups.Migrate"}},
-	{"sticky ephemeral_disk", []string{"TaskGroups.EphemeralDisk.Sticky"}},
 	{"migrate of ephemeral_disk", []string{"TaskGroups.EphemeralDisk.Migrate"}},
-	{"network block", []string{"TaskGroups.Networks", "TaskGroups.Tasks.Resources.Networks"}},
-	{"cores", []string{"TaskGroups.Tasks.Resources.Cores"}},
-	{"memory_max", []string{"TaskGroups.Tasks.Resources.MemoryMaxMB"}},
-	{"device block", []string{"TaskGroups.Tasks.Resources.Devices"}},
+	{"network block of a task", []string{"TaskGroups.Tasks.Resources.Networks"}},
+	{"network mode other than host", []string{"TaskGroups.Networks.Mode"}},
+	{"dns block", []string{"TaskGroups.Networks.DNS"}},
+	{"cni block", []string{"TaskGroups.Networks.CNI"}},
+	{"hostname of a network", []string{"TaskGroups.Networks.Hostname"}},
 	{"scaling block", []string{"TaskGroups.Scaling", "TaskGroups.Tasks.ScalingPolicies"}},
 	{"max_run_duration", []string{"TaskGroups.MaxRunDuration"}},
 	{"shutdown_delay", []string{"TaskGroups.ShutdownDelay", "TaskGroups.Tasks.ShutdownDelay"}},
@@ -96,6 +92,12 @@ func (j *Job) plainly() Job {
 		}
 		if m := DefaultMigrate(j.Type); g.Migrate != nil && m != nil && *m == *g.Migrate {
 			g.Migrate = nil
+		}
+		g.Networks = slices.Clone(g.Networks)
+		for k := range g.Networks {
+			if g.Networks[k].Mode == NetworkHost {
+				g.Networks[k].Mode = ""
+			}
 		}
 		usual := Consul{Cluster: DefaultCluster}
 		if g.Consul != nil && (*g.Consul == usual || *g.Consul == Consul{Cluster: DefaultCluster, Namespace: DefaultNamespace}) {

@@ -22,6 +22,7 @@ var uses = map[string]string{
 	"DispatchPayload": `{"File": "x"}`, "VolumeMounts": `[{}]`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
 	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`, "Actions": `[{}]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
+	"Mode": `"bridge"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"a": "b"}}`, "Hostname": `"x"`,
 	"SecretsMB": `1`, "EphemeralDisk.Migrate": `true`,
 }
 
@@ -70,7 +71,7 @@ func jobAsking(tb testing.TB, path string) (src, at string) {
 	name, _, _ := strings.Cut(last, "=")
 	src, at = fmt.Sprintf("{%q: %s}", name, value), name
 	for i := len(keys) - 2; i >= 0; i-- {
-		if keys[i] == "TaskGroups" || keys[i] == "Tasks" {
+		if keys[i] == "TaskGroups" || keys[i] == "Tasks" || keys[i] == "Networks" && keys[0] == "TaskGroups" && i == 1 {
 			src, at = fmt.Sprintf("{%q: [%s]}", keys[i], src), keys[i]+"[0]."+at
 		} else {
 			src, at = fmt.Sprintf("{%q: %s}", keys[i], src), keys[i]+"."+at

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,6 +176,7 @@ func placeVars(p TaskPlace) map[string]string {
 	if p.Node != nil {
 		vars["NOMAD_DC"] = p.Node.Datacenter
 	}
+	allottedVars(vars, a.Allotment, p.Task)
 	if a.Job == nil {
 		return vars
 	}
@@ -188,9 +190,38 @@ func placeVars(p TaskPlace) map[string]string {
 		if t := g.Task(p.Task); t != nil {
 			vars["NOMAD_CPU_LIMIT"] = strconv.Itoa(t.Resources.CPU)
 			vars["NOMAD_MEMORY_LIMIT"] = strconv.Itoa(t.Resources.MemoryMB)
+			if a.AllocatedResources.MemoryMaxMB > 0 && t.Resources.MemoryMaxMB > 0 {
+				vars["NOMAD_MEMORY_MAX_LIMIT"] = strconv.Itoa(t.Resources.MemoryMaxMB)
+			}
 		}
 	}
 	return vars
+}
+
+// allottedVars adds what the allocation was given: its ports by label, its cores.
+func allottedVars(vars map[string]string, a *Allotment, task string) {
+	if a == nil {
+		return
+	}
+	for _, p := range a.Ports {
+		label, host := envName(p.Label), strconv.Itoa(p.Value)
+		inside := host
+		if p.To > 0 {
+			inside = strconv.Itoa(p.To)
+		}
+		vars["NOMAD_IP_"+label], vars["NOMAD_HOST_IP_"+label] = p.HostIP, p.HostIP
+		vars["NOMAD_PORT_"+label], vars["NOMAD_HOST_PORT_"+label] = inside, host
+		vars["NOMAD_ALLOC_PORT_"+label] = inside
+		vars["NOMAD_ADDR_"+label] = net.JoinHostPort(p.HostIP, inside)
+		vars["NOMAD_HOST_ADDR_"+label] = net.JoinHostPort(p.HostIP, host)
+	}
+	if cores := a.Tasks[task].Cores; len(cores) > 0 {
+		ids := make([]string, len(cores))
+		for i, id := range cores {
+			ids[i] = strconv.Itoa(id)
+		}
+		vars["NOMAD_CPU_CORES"] = strings.Join(ids, ",")
+	}
 }
 
 // envName makes a key fit for an environment variable.

@@ -101,7 +101,8 @@ func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 func (d *decision) fill(slots []*slot, taken map[int]bool, g *fleet.TaskGroup, missing int) {
 	last := map[int]*fleet.Alloc{}
 	for _, s := range slots {
-		if m := s.newest(func(*member) bool { return true }); m != nil && m.a.ServerTerminal() && m.a.NextAllocation == "" && d.outdated(m.a) {
+		if m := s.newest(func(*member) bool { return true }); m != nil && m.a.ServerTerminal() && m.a.NextAllocation == "" &&
+			(d.outdated(m.a) || m.a.DesiredStatus == fleet.DesiredEvict) {
 			last[s.index] = m.a
 		}
 	}

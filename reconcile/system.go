@@ -249,6 +249,9 @@ func (d *decision) again(p *post, g *fleet.TaskGroup) {
 	ended := time.Unix(0, m.a.ModifyTime)
 	delay := systemBackoff(m.a.RescheduleTracker, ended)
 	at := ended.Add(delay)
+	if waits, ok := d.in.Waiting[m.a.FollowupEvalID]; ok {
+		at = waits // that it began to wait has changed its time
+	}
 	asked := m.a.FollowupEvalID != "" && m.a.FollowupEvalID == d.in.EvalID
 	if !asked && at.After(d.in.Now.Add(rescheduleWindow)) {
 		list, i := d.remain(m, fmt.Sprintf("it has ended, and is started anew %s after that", delay))

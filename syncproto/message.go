@@ -189,6 +189,8 @@ type DesiredAlloc struct {
 	Previous    fleet.AllocID   `cbor:"10,keyasint,omitempty"`
 	CreateIndex fleet.Index     `cbor:"11,keyasint"`
 	ModifyIndex fleet.Index     `cbor:"12,keyasint"` // AllocModifyIndex
+
+	Allotment *fleet.Allotment `cbor:"50,keyasint,omitempty"`
 	// Deployment wants to know whether the allocation becomes healthy.
 	Deployment fleet.DeploymentID `cbor:"13,keyasint,omitempty"`
 }

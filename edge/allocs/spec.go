@@ -42,7 +42,7 @@ func writeSpec(path string, w fleet.Alloc) error {
 	spec, err := syncproto.EncodeMessage(syncproto.Desired{
 		Run: []syncproto.DesiredAlloc{{
 			ID: w.ID, Namespace: w.Namespace, JobID: w.JobID, JobVersion: w.JobVersion, JobHash: w.JobHash, TaskGroup: w.TaskGroup,
-			Name: w.Name, NodeName: w.NodeName, Resources: w.AllocatedResources, Previous: w.PreviousAllocation,
+			Name: w.Name, NodeName: w.NodeName, Resources: w.AllocatedResources, Allotment: w.Allotment, Previous: w.PreviousAllocation,
 			CreateIndex: w.CreateIndex, ModifyIndex: w.AllocModifyIndex, Deployment: w.DeploymentID,
 		}},
 		Bodies: []syncproto.Body{{Hash: w.JobHash, Job: job}},

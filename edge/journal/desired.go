@@ -204,7 +204,7 @@ func allocOf(d syncproto.DesiredAlloc, job *fleet.Job) fleet.Alloc {
 	a := fleet.Alloc{
 		ID: d.ID, Namespace: d.Namespace, Name: d.Name, NodeName: d.NodeName,
 		JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash, TaskGroup: d.TaskGroup,
-		AllocatedResources: d.Resources, PreviousAllocation: d.Previous,
+		AllocatedResources: d.Resources, Allotment: d.Allotment, PreviousAllocation: d.Previous,
 		DesiredStatus: fleet.DesiredRun, CreateIndex: d.CreateIndex, AllocModifyIndex: d.ModifyIndex, DeploymentID: d.Deployment,
 	}
 	if job != nil {

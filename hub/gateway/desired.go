@@ -149,7 +149,7 @@ func (b *builder) run(a *fleet.Alloc, withBody bool) {
 	f := b.room(0)
 	f.Run = append(f.Run, syncproto.DesiredAlloc{
 		ID: a.ID, Namespace: a.Namespace, JobID: a.JobID, JobVersion: a.JobVersion, JobHash: a.JobHash,
-		TaskGroup: a.TaskGroup, Name: a.Name, NodeName: a.NodeName, Resources: a.AllocatedResources,
+		TaskGroup: a.TaskGroup, Name: a.Name, NodeName: a.NodeName, Resources: a.AllocatedResources, Allotment: a.Allotment,
 		Previous: a.PreviousAllocation, CreateIndex: a.CreateIndex, ModifyIndex: a.AllocModifyIndex, Deployment: a.DeploymentID,
 	})
 }

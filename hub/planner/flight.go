@@ -10,7 +10,13 @@ import (
 )
 
 // usage is what allocations take of nodes.
-type usage map[fleet.NodeID]map[fleet.AllocID]fleet.Resources
+type usage map[fleet.NodeID]map[fleet.AllocID]takes
+
+// takes is what one allocation takes.
+type takes struct {
+	resources fleet.Resources
+	allotment *fleet.Allotment
+}
 
 // lastCommit is what is known of a job's plans: how many are being committed, and
 // which entry has the last one.
@@ -50,10 +56,10 @@ func (f *inFlight) add(v *verified) {
 	f.last[v.job] = last
 	for id, list := range v.result.NodeAllocation {
 		if f.takes[id] == nil {
-			f.takes[id] = map[fleet.AllocID]fleet.Resources{}
+			f.takes[id] = map[fleet.AllocID]takes{}
 		}
 		for i := range list {
-			f.takes[id][list[i].ID] = list[i].AllocatedResources
+			f.takes[id][list[i].ID] = takes{list[i].AllocatedResources, list[i].Allotment}
 		}
 	}
 }

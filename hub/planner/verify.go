@@ -180,7 +180,7 @@ func (v *verified) checkNode(id fleet.NodeID, pending usage) string {
 		}
 	}
 	var need fleet.Resources
-	placed := false
+	var placed []*fleet.Alloc
 	for i := range v.plan.NodeAllocation[id] {
 		a := &v.plan.NodeAllocation[id][i]
 		if old, ok := v.view.Alloc(a.ID); ok {
@@ -189,13 +189,47 @@ func (v *verified) checkNode(id fleet.NodeID, pending usage) string {
 			}
 			continue
 		}
-		placed = true
+		placed = append(placed, a)
 		need = need.Add(a.AllocatedResources)
 	}
-	if !placed {
+	if len(placed) == 0 {
 		return ""
 	}
-	return v.checkPlacement(n, need, pending)
+	if reason := v.checkPlacement(n, need, pending); reason != "" {
+		return reason
+	}
+	return v.checkClaims(n, placed, pending)
+}
+
+// checkClaims says why new allocations cannot be given the ports, cores and devices
+// that the plan gives them, or how many more than the node takes they are.
+func (v *verified) checkClaims(n *fleet.Node, placed []*fleet.Alloc, pending usage) string {
+	given := slices.ContainsFunc(placed, func(a *fleet.Alloc) bool { return !a.Allotment.Empty() })
+	if !given && n.MaxAllocs == 0 {
+		return ""
+	}
+	claims, there := fleet.NewClaims(n), len(placed)
+	for a := range v.view.AllocsByNode(n.ID) {
+		if a.OccupiesNode() {
+			there++
+			claims.Hold(a.Allotment)
+		}
+	}
+	for id, t := range pending[n.ID] {
+		if _, applied := v.view.Alloc(id); !applied {
+			there++
+			claims.Hold(t.allotment)
+		}
+	}
+	if n.MaxAllocs > 0 && there > n.MaxAllocs {
+		return fmt.Sprintf("the node takes %d allocations", n.MaxAllocs)
+	}
+	for _, a := range placed {
+		if clash := claims.Hold(a.Allotment); clash != "" {
+			return clash
+		}
+	}
+	return ""
 }
 
 // checkPlacement says why new allocations that take need do not go onto a node.
@@ -211,7 +245,7 @@ func (v *verified) checkPlacement(n *fleet.Node, need fleet.Resources, pending u
 	used := v.view.Used(n.ID)
 	for alloc, takes := range pending[n.ID] {
 		if _, applied := v.view.Alloc(alloc); !applied {
-			used = used.Add(takes)
+			used = used.Add(takes.resources)
 		}
 	}
 	if short := used.Add(need).Exceeds(n.Free()); short != "" && !planted.On(planted.OverCommit) {

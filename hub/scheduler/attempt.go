@@ -21,6 +21,8 @@ type attempt struct {
 	rankings   map[string]*ranking
 	tenants    *tenancy
 	placements []fleet.Alloc
+	preempts   bool                          // others may be evicted for the job
+	evicted    []*fleet.Alloc                // of other jobs
 	replaced   map[fleet.AllocID]bool        // whose replacement was placed
 	makeRoom   map[fleet.AllocID]bool        // that stop first, so that there is room
 	failed     map[string]*fleet.AllocMetric // by group
@@ -121,6 +123,7 @@ func (a *attempt) rank(allocs []*fleet.Alloc) error {
 		counts[p.Group]++
 	}
 	a.tenants = a.tenancy(allocs)
+	a.preempts = a.view.Scheduling().Preempts(a.job.Type)
 	if len(counts) == 0 {
 		return nil
 	}
@@ -192,14 +195,16 @@ func (a *attempt) place(r *ranking, p reconcile.Placement, stops map[fleet.Alloc
 	} else {
 		a.failed[p.Group] = r.failure()
 	}
-	if prev == nil {
-		return
-	}
-	if r.roomAfter(prev) {
+	if prev != nil && r.roomAfter(prev) {
 		a.makeRoom[prev.ID] = true
 		return
 	}
-	r.move(prev, 1)
+	if a.preempts {
+		a.evicted = append(a.evicted, r.preempt(p)...)
+	}
+	if prev != nil {
+		r.move(prev, 1)
+	}
 }
 
 // alloc makes the allocation of a placement.
@@ -208,7 +213,7 @@ func (a *attempt) alloc(r *ranking, p reconcile.Placement, made choice) fleet.Al
 		ID: fleet.AllocID(a.newID()), Namespace: a.eval.Namespace, EvalID: a.eval.ID, Name: p.Name,
 		NodeID: made.node.ID, NodeName: made.node.Name,
 		JobID: a.job.ID, Job: a.job, JobVersion: a.job.Version, JobHash: a.job.SpecHash, TaskGroup: p.Group,
-		AllocatedResources: r.ask, Score: made.score, Metrics: made.metric,
+		AllocatedResources: made.takes, Allotment: made.allotment, Score: made.score, Metrics: made.metric,
 		DesiredStatus: fleet.DesiredRun, DesiredDescription: p.Reason, ClientStatus: fleet.ClientPending,
 		RescheduleTracker: p.Tracker, CreateTime: a.now.UnixNano(), ModifyTime: a.now.UnixNano(),
 	}
@@ -224,12 +229,20 @@ func (a *attempt) reasons() []string {
 	if a.job.Stopped() {
 		return lines
 	}
+	for _, al := range a.evicted {
+		lines = append(lines, fmt.Sprintf("evict %s %s: %s", al.Name, fleet.Short(al.ID), a.evictionReason()))
+	}
 	for _, g := range a.job.TaskGroups {
 		if m := a.failed[g.Name]; m != nil {
 			lines = append(lines, fmt.Sprintf("wait %s: no node for %d of them: %s", g.Name, a.queued[g.Name], shortage(m)))
 		}
 	}
 	return lines
+}
+
+// evictionReason is why allocations of other jobs are evicted.
+func (a *attempt) evictionReason() string {
+	return fmt.Sprintf("preempted by job %s, of priority %d", a.job.ID, a.job.Priority)
 }
 
 // shortage says why no node was found.

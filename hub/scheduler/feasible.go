@@ -15,6 +15,8 @@ type feasibility struct {
 	conds   []fleet.Condition // that nodes of a class have in common
 	perNode []fleet.Condition // that look at what is unique to a node
 	drivers []string
+	devices []*fleet.RequestedDevice // that tasks ask for
+	ports   []fleet.Port             // that are of a named network
 	classes map[string]verdict
 }
 
@@ -34,6 +36,14 @@ func newFeasibility(job *fleet.Job, g *fleet.TaskGroup) (*feasibility, error) {
 		if d := g.Tasks[i].Driver; !seen[d] {
 			seen[d] = true
 			f.drivers = append(f.drivers, d)
+		}
+		for k := range g.Tasks[i].Resources.Devices {
+			f.devices = append(f.devices, &g.Tasks[i].Resources.Devices[k])
+		}
+	}
+	for _, p := range g.Ports() {
+		if p.HostNetwork != "" && p.HostNetwork != fleet.DefaultHostNetwork {
+			f.ports = append(f.ports, p)
 		}
 	}
 	conds, err := fleet.Conditions(all)
@@ -70,6 +80,16 @@ func (f *feasibility) check(n *fleet.Node) string {
 	for _, c := range f.perNode {
 		if !c.Holds(n) {
 			return c.Constraint().String()
+		}
+	}
+	for _, d := range f.devices {
+		if !n.Offers(d) {
+			return "missing devices"
+		}
+	}
+	for _, p := range f.ports {
+		if !n.HasHostNetwork(p.HostNetwork) {
+			return fmt.Sprintf("missing host network %q for port %q", p.HostNetwork, p.Label)
 		}
 	}
 	return ""
@@ -113,5 +133,5 @@ func (f *feasibility) eligibility(classes map[string]bool) (escaped bool) {
 			classes[class] = classes[class] || v == ""
 		}
 	}
-	return len(f.perNode) > 0
+	return len(f.perNode)+len(f.devices)+len(f.ports) > 0
 }

@@ -31,6 +31,11 @@ func (a *attempt) plan(token string) fleet.Plan {
 	update(p.NodeUpdate, a.decisions.Unknown, all)
 	update(p.NodeUpdate, a.decisions.Reconnects, all)
 	update(p.NodeUpdate, a.decisions.Kept, reconcile.Change.Waits)
+	for _, evicted := range a.evicted {
+		al := *evicted
+		al.DesiredStatus, al.DesiredDescription = fleet.DesiredEvict, a.evictionReason()
+		p.NodeUpdate[al.NodeID] = append(p.NodeUpdate[al.NodeID], al)
+	}
 	update(p.NodeAllocation, a.decisions.InPlace, all)
 	for _, al := range a.placements {
 		p.NodeAllocation[al.NodeID] = append(p.NodeAllocation[al.NodeID], al)

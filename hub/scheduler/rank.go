@@ -2,7 +2,10 @@ package scheduler
 
 import (
 	"container/heap"
+	"hash/fnv"
+	"iter"
 	"maps"
+	"math"
 
 	"skerry/fleet"
 	"skerry/reconcile"
@@ -11,10 +14,14 @@ import (
 const (
 	// candidatesMin is how many nodes with room a group's placements choose among
 	// at least, where there are so many; as many as there are placements where that
-	// is more.
+	// is more. A group that is spread, or prefers nodes, chooses among all.
 	candidatesMin = 64
 	// candidatesLow is when more are drawn, because others are full by now.
 	candidatesLow = 16
+	// othersShown is how many other candidates the first placements of a group show,
+	// and othersShownTimes how many placements those are: each is an entry in the log.
+	othersShown      = 4
+	othersShownTimes = 10
 )
 
 // cluster is what ranking reads of the state.
@@ -22,6 +29,9 @@ type cluster interface {
 	nodeLister
 	Node(id fleet.NodeID) (*fleet.Node, bool)
 	Used(id fleet.NodeID) fleet.Resources
+	AllocsByNode(id fleet.NodeID) iter.Seq[*fleet.Alloc]
+	Scheduling() fleet.SchedulerConfiguration
+	Pool(name string) (*fleet.Pool, bool)
 }
 
 // tenancy is where a job's allocations are: those that stay, and those that the
@@ -29,114 +39,215 @@ type cluster interface {
 type tenancy struct {
 	byNode  map[fleet.NodeID]map[string]int  // allocations by group
 	planned map[fleet.NodeID]fleet.Resources // taken by the plan, beyond what is used now
+	placed  map[fleet.NodeID]int             // how many the plan places
+	// Of nodes that were asked for more than amounts: what is given out, and what of it
+	// by the plan.
+	claims   map[fleet.NodeID]*fleet.Claims
+	allotted map[fleet.NodeID][]*fleet.Allotment
+	evicted  map[fleet.AllocID]bool // by the plan
+	burdened map[jobName]bool       // whose they are
 }
 
-// ranking finds nodes for the placements of one group. The scores of nodes do not
-// depend on each other, and a placement changes only its own node's; so the best
-// node is the top of a heap. It belongs to one goroutine.
+// ranking finds nodes for the placements of one group. The scores of nodes of one
+// lane do not depend on each other, and a placement changes only its own node's; so
+// the best node of a lane is the top of a heap. It belongs to one goroutine.
 type ranking struct {
 	cluster cluster
 	g       *fleet.TaskGroup
-	ask     fleet.Resources
+	ask     fleet.Resources // on a node without regard to its cores
+	needs   bool            // more than amounts
 	where   *feasibility
 	rules   []*distinct
+	likes   *liking // nil: none
+	spreads []*spreading
 	tenants *tenancy
 	draw    *sample // nil: every placement names its node
 	target  int     // how many candidates are wanted
+	seed    uint64
+	pool    string                       // of the node that was looked at last
+	pooled  fleet.SchedulerConfiguration // how its nodes are used
 
-	heap   candidates
-	byNode map[fleet.NodeID]*candidate
-	metric fleet.AllocMetric // of all nodes looked at so far
+	lanes     []*lane
+	laneNamed map[string]*lane
+	byNode    map[fleet.NodeID]*candidate
+	drawn     []*candidate          // as byNode, in order
+	hopeless  bool                  // no eviction helps
+	asked     map[fleet.NodeID]bool // looked at out of turn
+	metric    fleet.AllocMetric     // of all nodes looked at so far
+	shown     int                   // placements that showed others
 }
 
 // candidate is a node on which the group may run.
 type candidate struct {
 	node  *fleet.Node
+	lane  *lane
 	order int // in which it was drawn: decides among equals
 	index int // in the heap, -1 where it is not in it
 	full  bool
 	used  fleet.Resources // by what the state knows
-	parts [2]float64      // fit and crowding
-	score float64
+	parts [partCount]float64
+	sum   float64 // of the parts that count
+	n     float64 // how many count
+	score float64 // their mean
 }
 
-// newRanking makes the ranking of a group for n placements.
+// mean is the candidate's score with one part more, where that is not 0.
+func (c *candidate) mean(part float64) float64 {
+	if part == 0 {
+		return c.score
+	}
+	return (c.sum + part) / (c.n + 1)
+}
+
+// newRanking makes the ranking of a group.
 func newRanking(c cluster, job *fleet.Job, g *fleet.TaskGroup, t *tenancy, draw *sample) (*ranking, error) {
 	where, err := newFeasibility(job, g)
 	if err != nil {
 		return nil, err
 	}
+	likes, err := likings(job, g)
+	if err != nil {
+		return nil, err
+	}
 	r := &ranking{
-		cluster: c, g: g, ask: g.Resources(), where: where, rules: distincts(job, g), tenants: t, draw: draw,
-		target: candidatesMin, byNode: map[fleet.NodeID]*candidate{},
+		cluster: c, g: g, ask: g.Resources(), needs: g.NeedsAllotment(), where: where, rules: distincts(job, g), likes: likes,
+		spreads: spreadings(job, g), tenants: t, draw: draw, target: candidatesMin, byNode: map[fleet.NodeID]*candidate{},
+		laneNamed: map[string]*lane{},
+	}
+	if len(r.spreads) == 0 {
+		r.lanes = []*lane{{}}
+	}
+	if len(r.spreads) > 0 || likes != nil {
+		r.target = math.MaxInt
 	}
 	for id, groups := range t.byNode {
 		n, ok := c.Node(id)
+		if !ok {
+			continue
+		}
 		for group, count := range groups {
-			for _, d := range r.rules {
-				if ok {
-					d.count(n, group, count)
-				}
-			}
+			r.count(n, group, count)
 		}
 	}
 	return r, nil
 }
 
+// count counts delta allocations of a group on a node, for what looks at where the
+// others are.
+func (r *ranking) count(n *fleet.Node, group string, delta int) {
+	for _, d := range r.rules {
+		d.count(n, group, delta)
+	}
+	if group != r.g.Name {
+		return
+	}
+	for _, s := range r.spreads {
+		if v, ok := n.Value(s.attribute); ok {
+			s.counts[v] += delta
+		}
+	}
+}
+
+// config is how jobs are scheduled on a node.
+func (r *ranking) config(n *fleet.Node) fleet.SchedulerConfiguration {
+	if r.pooled.SchedulerAlgorithm == "" || r.pool != n.NodePool {
+		pool, _ := r.cluster.Pool(n.NodePool)
+		r.pool, r.pooled = n.NodePool, r.cluster.Scheduling().For(pool)
+	}
+	return r.pooled
+}
+
 // choice is a node for a placement.
 type choice struct {
-	node   *fleet.Node
-	score  float64
-	metric *fleet.AllocMetric
+	node      *fleet.Node
+	takes     fleet.Resources
+	allotment *fleet.Allotment
+	score     float64
+	metric    *fleet.AllocMetric
 }
 
 // place finds the best node for a placement and takes its room; false where none
 // has any.
 func (r *ranking) place(p reconcile.Placement) (choice, bool) {
 	if p.Node != "" {
-		return r.placeOn(p)
+		return r.placeOn(p.Node)
 	}
-	best := r.top()
+	if r.g.EphemeralDisk.Sticky && p.Previous != nil && p.Previous.NodeID != p.AvoidNode {
+		if made, ok := r.placeOn(p.Previous.NodeID); ok {
+			return made, true
+		}
+	}
+	best, score := r.top()
 	if best == nil {
 		return choice{}, false
 	}
-	if best.node.ID == p.AvoidNode {
-		heap.Pop(&r.heap)
-		avoided := best
-		if second := r.top(); second != nil && second.score > r.avoided(best) {
-			best = second
-		}
-		heap.Push(&r.heap, avoided)
+	if best.node.ID != p.AvoidNode {
+		return r.take(best, score, 0), true
 	}
-	return r.take(best, p.AvoidNode), true
+	heap.Remove(&best.lane.heap, best.index)
+	second, secondScore := r.top()
+	heap.Push(&best.lane.heap, best)
+	part := r.spread(best.lane)
+	n := best.n + 1
+	if part != 0 {
+		n++
+	}
+	avoided := (best.sum + part + penalty) / n
+	if second != nil && secondScore > avoided {
+		return r.take(second, secondScore, 0), true
+	}
+	return r.take(best, avoided, penalty), true
+}
+
+// placeOn takes the room of a placement on one node; false where there is none.
+func (r *ranking) placeOn(id fleet.NodeID) (choice, bool) {
+	c := r.byNode[id]
+	if c == nil && !r.asked[id] {
+		if n, ok := r.cluster.Node(id); ok {
+			r.consider(n)
+			if r.asked == nil {
+				r.asked = map[fleet.NodeID]bool{}
+			}
+			r.asked[id] = true
+		}
+		c = r.byNode[id]
+	}
+	if c == nil || c.index < 0 || r.broken(c.node) != "" {
+		return choice{}, false
+	}
+	return r.take(c, c.mean(r.spread(c.lane)), 0), true
 }
 
 // take gives a candidate's room to a placement.
-func (r *ranking) take(c *candidate, avoid fleet.NodeID) choice {
-	made := r.choice(c, avoid)
+func (r *ranking) take(c *candidate, score, avoided float64) choice {
+	made := choice{node: c.node, takes: r.askOn(c.node), score: score}
+	made.metric = r.shows(c, score, avoided)
+	if r.needs {
+		claims := r.tenants.claimsOn(r.cluster, c.node)
+		made.allotment, _, _ = claims.Offer(r.g, r.portSeed(c))
+		claims.Hold(made.allotment)
+		if r.tenants.allotted == nil {
+			r.tenants.allotted = map[fleet.NodeID][]*fleet.Allotment{}
+		}
+		r.tenants.allotted[c.node.ID] = append(r.tenants.allotted[c.node.ID], made.allotment)
+	}
 	r.occupy(c.node, 1)
-	r.tenants.planned[c.node.ID] = r.tenants.planned[c.node.ID].Add(r.ask)
+	r.tenants.planned[c.node.ID] = r.tenants.planned[c.node.ID].Add(made.takes)
+	if c.node.MaxAllocs > 0 {
+		if r.tenants.placed == nil {
+			r.tenants.placed = map[fleet.NodeID]int{}
+		}
+		r.tenants.placed[c.node.ID]++
+	}
 	r.update(c)
 	return made
 }
 
-// top returns the best candidate that the distinct rules allow, nil for none.
-func (r *ranking) top() *candidate {
-	for {
-		if len(r.heap) < candidatesLow {
-			r.fill()
-		}
-		if len(r.heap) == 0 {
-			return nil
-		}
-		c := r.heap[0]
-		broken := r.broken(c.node)
-		if broken == "" {
-			return c
-		}
-		heap.Pop(&r.heap)
-		r.filtered(c.node, broken)
-	}
+// portSeed is where the search for dynamic ports begins on a node.
+func (r *ranking) portSeed(c *candidate) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(c.node.ID))
+	return h.Sum64() + r.seed
 }
 
 // broken names the distinct rule that forbids a node, "".
@@ -151,7 +262,7 @@ func (r *ranking) broken(n *fleet.Node) string {
 
 // fill draws nodes until there are as many candidates as wanted.
 func (r *ranking) fill() {
-	for len(r.heap) < r.target {
+	for r.draw != nil && (r.target == math.MaxInt || len(r.lanes[0].heap) < r.target) {
 		n := r.draw.next()
 		if n == nil {
 			return
@@ -162,7 +273,7 @@ func (r *ranking) fill() {
 
 // consider makes a candidate of a node that may take new work.
 func (r *ranking) consider(n *fleet.Node) {
-	if !n.Schedulable() {
+	if !n.Schedulable() || r.asked[n.ID] {
 		return
 	}
 	unsuited := r.where.check(n)
@@ -178,46 +289,101 @@ func (r *ranking) consider(n *fleet.Node) {
 		r.filtered(n, unsuited)
 		return
 	}
-	c := &candidate{node: n, order: len(r.byNode), index: -1, used: r.cluster.Used(n.ID)}
+	c := &candidate{node: n, order: len(r.byNode), index: -1, used: r.cluster.Used(n.ID), lane: r.laneOf(n)}
+	if r.likes != nil {
+		c.parts[partAffinity] = r.likes.score(n)
+	}
 	r.byNode[n.ID] = c
+	r.drawn = append(r.drawn, c)
 	r.update(c)
+}
+
+// askOn is what the group takes of a node: where tasks ask for whole cores, as much
+// cpu as these have.
+func (r *ranking) askOn(n *fleet.Node) fleet.Resources {
+	ask := r.ask
+	if ask.Cores > 0 {
+		ask.CPU += ask.Cores * n.CoreMHz()
+	}
+	if ask.MemoryMaxMB > 0 && !r.config(n).MemoryOversubscriptionEnabled {
+		ask.MemoryMaxMB = 0
+	}
+	return ask
+}
+
+// short says what a candidate has too little of for one more allocation, "" where
+// it has enough; taken is what would be in use then, liked how well its devices
+// are.
+func (r *ranking) short(c *candidate) (taken fleet.Resources, liked float64, short string) {
+	taken = c.used.Add(r.tenants.planned[c.node.ID]).Add(r.askOn(c.node))
+	if short = taken.Exceeds(c.node.Free()); short != "" {
+		return taken, 0, short
+	}
+	if limit := c.node.MaxAllocs; limit > 0 && occupants(r.cluster, c.node.ID)+r.tenants.placed[c.node.ID] >= limit {
+		return taken, 0, "max allocations of the node"
+	}
+	if r.needs {
+		_, liked, short = r.tenants.claimsOn(r.cluster, c.node).Offer(r.g, r.portSeed(c))
+	}
+	return taken, liked, short
+}
+
+// occupants counts the allocations that take room on a node.
+func occupants(c cluster, id fleet.NodeID) int {
+	n := 0
+	for a := range c.AllocsByNode(id) {
+		if a.OccupiesNode() {
+			n++
+		}
+	}
+	return n
 }
 
 // update scores a candidate and puts it to its place in the heap, or takes it out
 // where there is no room left.
 func (r *ranking) update(c *candidate) {
-	taken := c.used.Add(r.tenants.planned[c.node.ID]).Add(r.ask)
-	if short := taken.Exceeds(c.node.Free()); short != "" {
+	taken, liked, short := r.short(c)
+	if short != "" {
 		if c.index >= 0 {
-			heap.Remove(&r.heap, c.index)
+			heap.Remove(&c.lane.heap, c.index)
 		}
 		if !c.full {
 			c.full = true
 			r.metric.NodesExhausted++
 			r.metric.DimensionExhausted = plus(r.metric.DimensionExhausted, short)
+			if c.node.NodeClass != "" {
+				r.metric.ClassExhausted = plus(r.metric.ClassExhausted, c.node.NodeClass)
+			}
 		}
 		return
 	}
-	c.parts[0], c.parts[1] = fit(taken, c.node.Free()), 0
-	c.score = c.parts[0]
-	if there := r.tenants.byNode[c.node.ID][r.g.Name]; there > 0 {
-		c.parts[1] = crowding(there, r.g.Count)
-		c.score = (c.parts[0] + c.parts[1]) / 2
-	}
+	r.rate(c, taken, liked)
 	if c.index >= 0 {
-		heap.Fix(&r.heap, c.index)
+		heap.Fix(&c.lane.heap, c.index)
 	} else {
-		heap.Push(&r.heap, c)
+		heap.Push(&c.lane.heap, c)
 	}
 }
 
-// avoided is a candidate's score where it is the node to be avoided.
-func (r *ranking) avoided(c *candidate) float64 {
-	n := 2.0
-	if c.parts[1] != 0 {
-		n = 3
+// rate scores a candidate.
+func (r *ranking) rate(c *candidate, taken fleet.Resources, liked float64) {
+	c.parts[partFit] = fit(taken, c.node.Free())
+	if r.config(c.node).SchedulerAlgorithm == fleet.AlgorithmSpread {
+		c.parts[partFit] = 1 - c.parts[partFit]
 	}
-	return (c.parts[0] + c.parts[1] + penalty) / n
+	c.sum, c.n = c.parts[partFit], 1
+	c.parts[partCrowding] = 0
+	if there := r.tenants.byNode[c.node.ID][r.g.Name]; there > 0 {
+		c.parts[partCrowding] = crowding(there, r.g.Count)
+		c.sum, c.n = c.sum+c.parts[partCrowding], c.n+1
+	}
+	if r.likes != nil {
+		c.sum, c.n = c.sum+c.parts[partAffinity], c.n+1
+	}
+	if c.parts[partDevices] = liked; liked != 0 {
+		c.sum, c.n = c.sum+liked, c.n+1
+	}
+	c.score = c.sum / c.n
 }
 
 // occupy counts delta allocations of the group on a node.
@@ -228,9 +394,7 @@ func (r *ranking) occupy(n *fleet.Node, delta int) {
 		r.tenants.byNode[n.ID] = groups
 	}
 	groups[r.g.Name] += delta
-	for _, d := range r.rules {
-		d.count(n, r.g.Name, delta)
-	}
+	r.count(n, r.g.Name, delta)
 }
 
 // move counts an allocation that is to be replaced as gone (-1) or as staying
@@ -253,13 +417,41 @@ func (r *ranking) roomAfter(prev *fleet.Alloc) bool {
 	if !ok || !n.Schedulable() || !prev.OccupiesNode() || r.where.check(n) != "" || r.broken(n) != "" {
 		return false
 	}
-	planned := r.tenants.planned[n.ID].Sub(prev.AllocatedResources).Add(r.ask)
+	planned := r.tenants.planned[n.ID].Sub(prev.AllocatedResources).Add(r.askOn(n))
 	if r.cluster.Used(n.ID).Add(planned).Exceeds(n.Free()) != "" {
 		return false
+	}
+	if r.needs {
+		claims := claimsWithout(r.cluster, n, map[fleet.AllocID]bool{prev.ID: true})
+		if _, _, why := claims.Offer(r.g, r.seed); why != "" {
+			return false
+		}
 	}
 	r.tenants.planned[n.ID] = planned
 	r.occupy(n, 1)
 	return true
+}
+
+// claimsOn returns what is given out of a node, with what the plan gives.
+func (t *tenancy) claimsOn(c cluster, n *fleet.Node) *fleet.Claims {
+	if t.claims == nil {
+		t.claims = map[fleet.NodeID]*fleet.Claims{}
+	}
+	if t.claims[n.ID] == nil {
+		t.claims[n.ID] = claimsWithout(c, n, nil)
+	}
+	return t.claims[n.ID]
+}
+
+// claimsWithout returns what allocations have been given of a node, but for some.
+func claimsWithout(c cluster, n *fleet.Node, gone map[fleet.AllocID]bool) *fleet.Claims {
+	claims := fleet.NewClaims(n)
+	for a := range c.AllocsByNode(n.ID) {
+		if a.OccupiesNode() && !gone[a.ID] {
+			claims.Hold(a.Allotment)
+		}
+	}
+	return claims
 }
 
 func (r *ranking) filtered(n *fleet.Node, why string) {
@@ -268,23 +460,6 @@ func (r *ranking) filtered(n *fleet.Node, why string) {
 	if n.NodeClass != "" {
 		r.metric.ClassFiltered = plus(r.metric.ClassFiltered, n.NodeClass)
 	}
-}
-
-// choice is what an allocation shows of how its node was chosen.
-func (r *ranking) choice(c *candidate, avoid fleet.NodeID) choice {
-	scores := map[string]float64{scoreFit: c.parts[0]}
-	score := c.score
-	if c.parts[1] != 0 {
-		scores[scoreCrowding] = c.parts[1]
-	}
-	if c.node.ID == avoid {
-		scores[scorePenalty] = penalty
-		score = r.avoided(c)
-	}
-	return choice{node: c.node, score: score, metric: &fleet.AllocMetric{
-		NodesEvaluated: r.metric.NodesEvaluated, NodesFiltered: r.metric.NodesFiltered, NodesExhausted: r.metric.NodesExhausted,
-		ScoreMetaData: []fleet.NodeScore{{NodeID: c.node.ID, Scores: scores, NormScore: score}},
-	}}
 }
 
 // failure is why nothing could be placed.
@@ -300,35 +475,4 @@ func plus(m map[string]int, key string) map[string]int {
 	}
 	m[key]++
 	return m
-}
-
-// candidates is a heap of nodes with room, the best on top.
-type candidates []*candidate
-
-func (h candidates) Len() int { return len(h) }
-
-func (h candidates) Less(i, j int) bool {
-	if h[i].score != h[j].score {
-		return h[i].score > h[j].score
-	}
-	return h[i].order < h[j].order
-}
-
-func (h candidates) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func (h *candidates) Push(x any) {
-	c := x.(*candidate)
-	c.index = len(*h)
-	*h = append(*h, c)
-}
-
-func (h *candidates) Pop() any {
-	old := *h
-	c := old[len(old)-1]
-	c.index = -1
-	*h = old[:len(old)-1]
-	return c
 }

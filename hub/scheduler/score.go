@@ -1,17 +1,31 @@
 package scheduler
 
 import (
+	"maps"
 	"math"
 
 	"skerry/fleet"
 )
+
+// The parts of a node's score that are its own. Its score is the mean of those that
+// count, and of the spread and the penalty where there are such.
+const (
+	partFit = iota
+	partCrowding
+	partAffinity
+	partDevices
+	partCount
+)
+
+// fitScale is the score of a perfect fit, before it is brought to 1.
+const fitScale = 18
 
 // fit scores how well resources in use fill a node: 1 where cpu and memory are
 // used up, 0 where the node is empty. It is 20 - 10^(cpu free) - 10^(memory
 // free), free being the fraction that is left, over 18.
 func fit(used, free fleet.Resources) float64 {
 	score := 20 - math.Pow(10, left(used.CPU, free.CPU)) - math.Pow(10, left(used.MemoryMB, free.MemoryMB))
-	return min(max(score, 0), 18) / 18
+	return min(max(score, 0), fitScale) / fitScale
 }
 
 func left(used, of int) float64 {
@@ -34,5 +48,55 @@ const penalty = -1.0
 const (
 	scoreFit      = "binpack"
 	scoreCrowding = "job-anti-affinity"
+	scoreAffinity = "node-affinity"
+	scoreDevices  = "devices"
+	scoreSpread   = "allocation-spread"
 	scorePenalty  = "node-reschedule-penalty"
 )
+
+// shows is what an allocation shows of how its node was chosen: for the first of a
+// group also others that could have been, and why the rest could not.
+func (r *ranking) shows(c *candidate, score, avoided float64) *fleet.AllocMetric {
+	m := &fleet.AllocMetric{
+		NodesEvaluated: r.metric.NodesEvaluated, NodesFiltered: r.metric.NodesFiltered, NodesExhausted: r.metric.NodesExhausted,
+		NodesInPool:   r.metric.NodesInPool,
+		ScoreMetaData: make([]fleet.NodeScore, 1, 1+othersShown),
+	}
+	m.ScoreMetaData[0] = r.nodeScore(c, score, avoided)
+	if r.shown++; r.shown > othersShownTimes {
+		m.ScoreMetaData = m.ScoreMetaData[:1:1]
+		return m
+	}
+	m.NodesAvailable = maps.Clone(r.metric.NodesAvailable)
+	m.ClassFiltered, m.ConstraintFiltered = maps.Clone(r.metric.ClassFiltered), maps.Clone(r.metric.ConstraintFiltered)
+	m.ClassExhausted, m.DimensionExhausted = maps.Clone(r.metric.ClassExhausted), maps.Clone(r.metric.DimensionExhausted)
+	for _, l := range r.lanes {
+		for _, other := range l.heap[:min(len(l.heap), othersShown+1)] {
+			if other != c && len(m.ScoreMetaData) <= othersShown {
+				m.ScoreMetaData = append(m.ScoreMetaData, r.nodeScore(other, other.mean(r.spread(l)), 0))
+			}
+		}
+	}
+	return m
+}
+
+// nodeScore is a candidate's score with what it is made of.
+func (r *ranking) nodeScore(c *candidate, score, avoided float64) fleet.NodeScore {
+	scores := map[string]float64{scoreFit: c.parts[partFit]}
+	if c.parts[partCrowding] != 0 {
+		scores[scoreCrowding] = c.parts[partCrowding]
+	}
+	if r.likes != nil {
+		scores[scoreAffinity] = c.parts[partAffinity]
+	}
+	if c.parts[partDevices] != 0 {
+		scores[scoreDevices] = c.parts[partDevices]
+	}
+	if len(r.spreads) > 0 {
+		scores[scoreSpread] = r.spread(c.lane)
+	}
+	if avoided != 0 {
+		scores[scorePenalty] = avoided
+	}
+	return fleet.NodeScore{NodeID: c.node.ID, Scores: scores, NormScore: score}
+}

@@ -1,9 +1,6 @@
 package scheduler
 
-import (
-	"skerry/fleet"
-	"skerry/reconcile"
-)
+import "skerry/fleet"
 
 // everywhere: the evaluation is of a job that has its allocations on every node.
 func (a *attempt) everywhere() bool {
@@ -59,22 +56,4 @@ func (a *attempt) explain(targets []*fleet.Node) error {
 		a.failed[g.Name] = m
 	}
 	return nil
-}
-
-// placeOn takes the room of a placement that is for one node alone; false where
-// there is none.
-func (r *ranking) placeOn(p reconcile.Placement) (choice, bool) {
-	c := r.byNode[p.Node]
-	if c == nil {
-		if n, ok := r.cluster.Node(p.Node); ok {
-			r.consider(n)
-		}
-		if c = r.byNode[p.Node]; c == nil {
-			return choice{}, false
-		}
-	}
-	if c.index < 0 || r.broken(c.node) != "" {
-		return choice{}, false
-	}
-	return r.take(c, ""), true
 }

@@ -16,6 +16,9 @@ func (t *tx) nodeRegister(c NodeRegister) Result {
 	if c.Node.ID == "" {
 		return refused(fleet.CodeInvalid, "register node %q: it has no id", c.Node.Name)
 	}
+	if err := c.Node.ValidatePorts(); err != nil {
+		return refused(fleet.CodeInvalid, "register node %s: %v", fleet.Short(c.Node.ID), err)
+	}
 	t.describe(&c.Node, c.Now)
 	return Result{}
 }
@@ -41,6 +44,8 @@ func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
 		n.NodePool = fleet.DefaultPool
 	}
 	n.Attributes, n.Meta, n.Drivers, n.Devices = said.Attributes, said.Meta, said.Drivers, said.Devices
+	n.HostNetworks, n.ReservedPorts, n.MaxAllocs = said.HostNetworks, said.ReservedPorts, said.MaxAllocs
+	n.MinDynamicPort, n.MaxDynamicPort = said.MinDynamicPort, said.MaxDynamicPort
 	n.Resources, n.Reserved, n.Version = said.Resources, said.Reserved, said.Version
 	n.DescriptionHash = said.DescriptionHash
 	if said.Address != "" {

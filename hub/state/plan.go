@@ -21,12 +21,16 @@ func (t *tx) plan(c Plan) Result {
 		}
 	}
 	t.planDeployments(c)
+	w := wake{seed: string(c.EvalID), now: c.Now}
 	for _, a := range inOrder(c.Result.NodeUpdate) {
-		if t.alloc(a.ID) != nil {
-			t.decide(a, c)
+		if t.alloc(a.ID) == nil {
+			continue
+		}
+		t.decide(a, c)
+		if a.DesiredStatus == fleet.DesiredEvict {
+			w.want(a.Namespace, a.JobID, fleet.TriggerPreemption, nil) // it looks for another place
 		}
 	}
-	w := wake{seed: string(c.EvalID), now: c.Now}
 	for _, a := range inOrder(c.Result.NodeAllocation) {
 		if t.alloc(a.ID) != nil {
 			t.decide(a, c)

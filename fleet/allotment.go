@@ -1,0 +1,72 @@
+package fleet
+
+import "slices"
+
+// Allotment is what an allocation was given of its node that is no amount: ports,
+// cores and devices by name. It is decided with the placement and never changes.
+type Allotment struct {
+	Ports []AllottedPort           `json:",omitempty"` // of the group, those of fixed numbers first
+	Tasks map[string]TaskAllotment `json:",omitempty"`
+}
+
+// AllottedPort is a port of the host that an allocation may use.
+type AllottedPort struct {
+	Label  string
+	Value  int
+	To     int    `json:",omitempty"` // inside the network's namespace; 0: not mapped
+	HostIP string `json:",omitempty"` // the address that it is a port of
+	// Shared: other allocations may have it as well.
+	Shared bool `json:",omitempty"`
+}
+
+// TaskAllotment is what one task was given.
+type TaskAllotment struct {
+	Cores   []int            `json:",omitempty"`
+	Devices []AllottedDevice `json:",omitempty"`
+}
+
+// AllottedDevice is a number of devices of one kind.
+type AllottedDevice struct {
+	Vendor, Type, Name string
+	DeviceIDs          []string
+}
+
+// Empty reports whether nothing was given.
+func (a *Allotment) Empty() bool { return a == nil || len(a.Ports) == 0 && len(a.Tasks) == 0 }
+
+// CoreIDs lists the cores of all tasks, in order.
+func (a *Allotment) CoreIDs() []int {
+	if a == nil {
+		return nil
+	}
+	var ids []int
+	for _, t := range a.Tasks {
+		ids = append(ids, t.Cores...)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// DeviceIDs lists the devices of all tasks, in order.
+func (a *Allotment) DeviceIDs() []string {
+	if a == nil {
+		return nil
+	}
+	var ids []string
+	for _, t := range a.Tasks {
+		for _, d := range t.Devices {
+			ids = append(ids, d.DeviceIDs...)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// NeedsAllotment reports whether an allocation of the group has to be given more
+// than amounts.
+func (g *TaskGroup) NeedsAllotment() bool {
+	if len(g.Ports()) > 0 {
+		return true
+	}
+	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return t.Resources.Cores > 0 || len(t.Resources.Devices) > 0 })
+}

@@ -1,0 +1,238 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// Claims is what is given out of one node beyond amounts: by address its ports, its
+// cores, its devices. It belongs to one goroutine.
+type Claims struct {
+	node    *Node
+	ports   map[string]*PortSet // by address: nobody else may have them
+	shared  map[string]*PortSet // by address: only those that share
+	cores   map[int]bool
+	devices map[string]bool
+}
+
+// NewClaims returns the claims on a node that has no allocations: what it keeps to
+// itself.
+func NewClaims(n *Node) *Claims {
+	c := &Claims{node: n, ports: map[string]*PortSet{}, shared: map[string]*PortSet{}, cores: map[int]bool{}, devices: map[string]bool{}}
+	reserve := func(ip, spec string) {
+		if set, err := ParsePorts(spec); err == nil { // a node with a bad one is not registered
+			taken := c.of(ip)
+			for i := range taken {
+				taken[i] |= set[i]
+			}
+		}
+	}
+	for _, h := range append(n.addresses(DefaultHostNetwork), n.HostNetworks...) {
+		reserve(h.IP, joinPorts(n.ReservedPorts, h.ReservedPorts))
+	}
+	return c
+}
+
+func joinPorts(a, b string) string {
+	switch {
+	case a == "":
+		return b
+	case b == "":
+		return a
+	}
+	return a + "," + b
+}
+
+// of returns the ports that are taken of an address.
+func (c *Claims) of(ip string) *PortSet { return setOf(c.ports, ip) }
+
+func setOf(sets map[string]*PortSet, ip string) *PortSet {
+	if sets[ip] == nil {
+		sets[ip] = &PortSet{}
+	}
+	return sets[ip]
+}
+
+// taken reports whether a port of an address cannot be had. What is held of an
+// address that the node does not have any more is taken of all.
+func (c *Claims) taken(ip string, port int, share bool) bool {
+	if c.of(ip).Has(port) || !share && setOf(c.shared, ip).Has(port) {
+		return true
+	}
+	for other, set := range c.ports {
+		if set.Has(port) && !c.node.hasAddress(other) {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *Node) hasAddress(ip string) bool {
+	for _, h := range n.addresses(DefaultHostNetwork) {
+		if h.IP == ip {
+			return true
+		}
+	}
+	return slices.ContainsFunc(n.HostNetworks, func(h HostNetwork) bool { return h.IP == ip })
+}
+
+// Hold counts what an allocation has, and says what of it somebody else has
+// already, "" for nothing.
+func (c *Claims) Hold(a *Allotment) string {
+	if a == nil {
+		return ""
+	}
+	clash := ""
+	for _, p := range a.Ports {
+		if c.taken(p.HostIP, p.Value, p.Shared) {
+			clash = fmt.Sprintf("port %d (%s) is taken", p.Value, p.Label)
+		}
+		if p.Shared {
+			setOf(c.shared, p.HostIP).Add(p.Value)
+		} else {
+			c.of(p.HostIP).Add(p.Value)
+		}
+	}
+	for _, id := range a.CoreIDs() {
+		if c.cores[id] {
+			clash = fmt.Sprintf("core %d is taken", id)
+		}
+		c.cores[id] = true
+	}
+	for _, id := range a.DeviceIDs() {
+		if c.devices[id] {
+			clash = fmt.Sprintf("device %s is taken", id)
+		}
+		c.devices[id] = true
+	}
+	return clash
+}
+
+// Offer finds what a group needs on the node, without taking it; what it cannot have
+// is named. liked is how well the devices meet the tasks' affinities, from -1 to 1.
+// seed decides where the search for a dynamic port begins, so that workers that race
+// do not all try the same.
+func (c *Claims) Offer(g *TaskGroup, seed uint64) (a *Allotment, liked float64, why string) {
+	a = &Allotment{}
+	if why := c.assignPorts(g, seed, a); why != "" {
+		return nil, 0, why
+	}
+	for i := range g.Tasks {
+		t := &g.Tasks[i]
+		given := TaskAllotment{}
+		var why string
+		if given.Cores, why = c.assignCores(t.Resources.Cores, a); why != "" {
+			return nil, 0, why
+		}
+		// What this task takes is taken for the next one.
+		a.setTask(t.Name, given)
+		for k := range t.Resources.Devices {
+			d, score, why := c.assignDevice(&t.Resources.Devices[k], a)
+			if why != "" {
+				return nil, 0, why
+			}
+			liked += score
+			given.Devices = append(given.Devices, d)
+			a.setTask(t.Name, given)
+		}
+	}
+	return a, liked, ""
+}
+
+func (a *Allotment) setTask(name string, t TaskAllotment) {
+	if len(t.Cores) == 0 && len(t.Devices) == 0 {
+		return
+	}
+	if a.Tasks == nil {
+		a.Tasks = map[string]TaskAllotment{}
+	}
+	a.Tasks[name] = t
+}
+
+// assignPorts gives fixed numbers first, so that no dynamic one is in their way.
+func (c *Claims) assignPorts(g *TaskGroup, seed uint64, a *Allotment) string {
+	for _, p := range g.Ports() {
+		if p.Value <= 0 {
+			continue
+		}
+		ip, ok := c.addressFor(p, a, p.Value)
+		if !ok {
+			return fmt.Sprintf("network: reserved port collision %s=%d", p.Label, p.Value)
+		}
+		a.Ports = append(a.Ports, allot(p, p.Value, ip))
+	}
+	from, to := c.node.DynamicPorts()
+	for i, p := range g.Ports() {
+		if p.Value > 0 {
+			continue
+		}
+		if len(c.node.addresses(p.HostNetwork)) == 0 {
+			return "network: no host network " + p.HostNetwork
+		}
+		found := false
+		begin := int((seed + uint64(i)*7919) % uint64(to-from+1))
+		for k := 0; k <= to-from && !found; k++ {
+			port := from + (begin+k)%(to-from+1)
+			var ip string
+			if ip, found = c.addressFor(p, a, port); found {
+				a.Ports = append(a.Ports, allot(p, port, ip))
+			}
+		}
+		if !found {
+			return "network: dynamic port selection failed"
+		}
+	}
+	return ""
+}
+
+// addressFor finds the address of which a port is free.
+func (c *Claims) addressFor(p Port, a *Allotment, port int) (string, bool) {
+	for _, h := range c.node.addresses(p.HostNetwork) {
+		own := slices.ContainsFunc(a.Ports, func(q AllottedPort) bool { return q.HostIP == h.IP && q.Value == port })
+		if !own && !c.taken(h.IP, port, p.IgnoreCollision) {
+			return h.IP, true
+		}
+	}
+	return "", false
+}
+
+func allot(p Port, value int, ip string) AllottedPort {
+	to := p.To
+	if to < 0 {
+		to = value
+	}
+	return AllottedPort{Label: p.Label, Value: value, To: to, HostIP: ip, Shared: p.IgnoreCollision}
+}
+
+// CoreCount is how many cores a node has.
+func (n *Node) CoreCount() int {
+	if n.Resources.Cores > 0 {
+		return n.Resources.Cores
+	}
+	cores, err := strconv.Atoi(n.Attributes["cpu.numcores"])
+	if err != nil {
+		return 0
+	}
+	return cores
+}
+
+// CoreMHz is what one core of a node computes.
+func (n *Node) CoreMHz() int { return n.Resources.CPU / max(n.CoreCount(), 1) }
+
+func (c *Claims) assignCores(n int, a *Allotment) ([]int, string) {
+	if n == 0 {
+		return nil, ""
+	}
+	own := a.CoreIDs()
+	var ids []int
+	for id := 0; id < c.node.CoreCount() && len(ids) < n; id++ {
+		if !c.cores[id] && !slices.Contains(own, id) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) < n {
+		return nil, "cores"
+	}
+	return ids, ""
+}

@@ -1,0 +1,288 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func (c *cluster) configure(change func(*fleet.SchedulerConfiguration)) {
+	conf := fleet.DefaultScheduling()
+	change(&conf)
+	c.apply(state.SchedulerConfig{Config: conf})
+}
+
+func task(j *fleet.Job) *fleet.Task { return &j.TaskGroups[0].Tasks[0] }
+
+func inDC(dc string) func(*fleet.Node) { return func(n *fleet.Node) { n.Datacenter = dc } }
+
+// where counts allocations that live, by what of says of their node.
+func (c *cluster) where(of func(*fleet.Node) string) map[string]int {
+	count := map[string]int{}
+	for a := range c.store.View().Allocs("*", "") {
+		if n, ok := c.store.View().Node(a.NodeID); ok && !a.Terminal() {
+			count[of(n)]++
+		}
+	}
+	return count
+}
+
+func dcOf(n *fleet.Node) string { return n.Datacenter }
+
+func TestSpread(t *testing.T) {
+	spread := func(targets map[string]int) func(*fleet.Job) {
+		return func(j *fleet.Job) {
+			s := fleet.Spread{Attribute: "${node.datacenter}", Weight: 100}
+			for v, p := range targets {
+				s.SpreadTarget = append(s.SpreadTarget, fleet.SpreadTarget{Value: v, Percent: p})
+			}
+			j.Spreads = []fleet.Spread{s}
+		}
+	}
+	for x := 100; x >= 10; x -= 10 {
+		t.Run(fmt.Sprintf("B55 %d", x), func(t *testing.T) {
+			c := newCluster(t)
+			for i := range 10 {
+				c.open(node(i, inDC([]string{"dc1", "dc2"}[i%2]), func(n *fleet.Node) { n.MinDynamicPort, n.MaxDynamicPort = 20000, 20005 }))
+			}
+			e := c.register(job(10, spread(map[string]int{"dc1": x, "dc2": 100 - x}), func(j *fleet.Job) {
+				j.Datacenters = []string{"dc*"}
+				j.TaskGroups[0].Networks = []fleet.NetworkResource{{DynamicPorts: []fleet.Port{{Label: "http"}, {Label: "admin"}}}}
+			}))
+			if got := c.where(dcOf); got["dc1"] != x/10 || got["dc2"] != 10-x/10 || e.BlockedEval != "" {
+				t.Errorf("placed %v, %+v", got, e.FailedTGAllocs["web"])
+			}
+		})
+	}
+	for name, tc := range map[string]struct {
+		targets map[string]int
+		dcs     int
+		count   int
+		want    map[string]int
+	}{
+		"one target":       {map[string]int{"dc1": 50}, 3, 12, map[string]int{"dc1": 6}},
+		"one and a star":   {map[string]int{"dc1": 50, "*": 50}, 3, 12, map[string]int{"dc1": 6}},
+		"three":            {map[string]int{"dc1": 50, "dc2": 25, "dc3": 25}, 3, 12, map[string]int{"dc1": 6, "dc2": 3, "dc3": 3}},
+		"evenly, over two": {nil, 2, 10, map[string]int{"dc1": 5, "dc2": 5}},
+	} {
+		t.Run("B56 "+name, func(t *testing.T) {
+			c := newCluster(t)
+			for i := range 12 {
+				c.open(node(i, inDC(fmt.Sprintf("dc%d", i%tc.dcs+1))))
+			}
+			c.register(job(tc.count, spread(tc.targets)))
+			got := c.where(dcOf)
+			for dc, n := range tc.want {
+				if got[dc] != n {
+					t.Errorf("placed %v, want %v", got, tc.want)
+				}
+			}
+		})
+	}
+	t.Run("B56 racks", func(t *testing.T) {
+		c := newCluster(t)
+		for i := range 1000 {
+			c.open(node(i, func(n *fleet.Node) { n.Meta["rack"] = fmt.Sprint(i % 100) }))
+		}
+		c.register(job(50, func(j *fleet.Job) { j.Spreads = []fleet.Spread{{Attribute: "${meta.rack}", Weight: 50}} }))
+		got := c.where(func(n *fleet.Node) string { return n.Meta["rack"] })
+		if len(got) != 50 {
+			t.Errorf("on %d racks: %v", len(got), got)
+		}
+	})
+}
+
+func TestAffinityAndAlgorithm(t *testing.T) {
+	t.Run("B64", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(100)
+		c.register(job(1, func(j *fleet.Job) {
+			j.Affinities = []fleet.Affinity{{LTarget: "${attr.unique.hostname}", Operand: "=", RTarget: "edge-77", Weight: 100}}
+		}))
+		a := c.alive()[0]
+		s := a.Metrics.ScoreMetaData[0]
+		mean := (s.Scores["binpack"] + s.Scores["node-affinity"]) / 2
+		if a.NodeName != "edge-77" || s.Scores["node-affinity"] != 1 || s.NormScore != mean || a.Score != mean {
+			t.Errorf("on %s, %+v", a.NodeName, s)
+		}
+		if len(a.Metrics.ScoreMetaData) < 3 || a.Metrics.NodesEvaluated != 100 || a.Metrics.NodesAvailable["dc1"] != 100 {
+			t.Errorf("metrics %+v", a.Metrics)
+		}
+		for _, other := range a.Metrics.ScoreMetaData[1:] {
+			if other.NormScore > s.NormScore || other.NodeID == s.NodeID {
+				t.Errorf("another candidate %+v", other)
+			}
+		}
+	})
+	t.Run("B61 avoided", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(6)
+		c.register(job(4, func(j *fleet.Job) {
+			j.Affinities = []fleet.Affinity{{LTarget: "${meta.rack}", Operand: "=", RTarget: "0", Weight: -100}}
+		}))
+		if got := c.where(func(n *fleet.Node) string { return n.Meta["rack"] }); got["0"] != 0 {
+			t.Errorf("placed %v", got)
+		}
+	})
+	for _, tc := range []struct {
+		global, pool string
+		nodes        int
+	}{{"binpack", "", 1}, {"spread", "", 2}, {"binpack", "spread", 2}, {"spread", "binpack", 1}, {"", "", 1}} {
+		t.Run(fmt.Sprintf("B65 %s-%s", tc.global, tc.pool), func(t *testing.T) {
+			c := newCluster(t)
+			c.nodes(2)
+			c.configure(func(conf *fleet.SchedulerConfiguration) { conf.SchedulerAlgorithm = tc.global })
+			if tc.pool != "" {
+				c.apply(state.Pool{Pool: fleet.Pool{Name: fleet.DefaultPool, SchedulerConfiguration: &fleet.PoolScheduling{SchedulerAlgorithm: tc.pool}}})
+			}
+			c.register(job(1))
+			c.register(job(1, func(j *fleet.Job) { j.ID = "second" }))
+			if got := c.where(func(n *fleet.Node) string { return n.Name }); len(got) != tc.nodes {
+				t.Errorf("on %v", got)
+			}
+		})
+	}
+}
+
+func TestAllotments(t *testing.T) {
+	static := func(port int) func(*fleet.Job) {
+		return func(j *fleet.Job) {
+			j.TaskGroups[0].Networks = []fleet.NetworkResource{{
+				ReservedPorts: []fleet.Port{{Label: "web", Value: port}}, DynamicPorts: []fleet.Port{{Label: "admin"}},
+			}}
+		}
+	}
+	t.Run("B73", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(2)
+		e := c.register(job(3, static(80)))
+		if got := c.where(func(n *fleet.Node) string { return n.Name }); len(got) != 2 || len(c.alive()) != 2 || e.QueuedAllocations["web"] != 1 {
+			t.Errorf("on %v", got)
+		}
+		if m := e.FailedTGAllocs["web"]; m.DimensionExhausted["network: reserved port collision web=80"] != 2 {
+			t.Errorf("metric %+v", m)
+		}
+		for _, a := range c.alive() {
+			if p := a.Allotment.Ports; len(p) != 2 || p[0].Value != 80 || p[1].Value < 20000 || p[1].Value > 32000 {
+				t.Errorf("ports %+v", p)
+			}
+		}
+		// Another job finds the port taken, and a place when its holder has ended.
+		e = c.register(job(1, static(80), func(j *fleet.Job) { j.ID = "second" }))
+		if e.QueuedAllocations["web"] != 1 {
+			t.Errorf("%+v", e)
+		}
+	})
+	t.Run("B1 no double port", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(3)
+		c.register(job(30, static(0), func(j *fleet.Job) { task(j).Resources.CPU = 10 }))
+		seen := map[string]bool{}
+		for _, a := range c.alive() {
+			for _, p := range a.Allotment.Ports {
+				key := fmt.Sprint(a.NodeID, p.Value)
+				if seen[key] {
+					t.Errorf("port %d of node %s twice", p.Value, a.NodeName)
+				}
+				seen[key] = true
+			}
+		}
+		if len(c.alive()) != 30 {
+			t.Errorf("%d placed", len(c.alive()))
+		}
+	})
+	t.Run("B35", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(1, func(n *fleet.Node) { n.Attributes["cpu.numcores"] = "8" })
+		cores := func(j *fleet.Job) { task(j).Resources.CPU, task(j).Resources.Cores = 0, 2 }
+		c.register(job(2, cores))
+		a := c.alive()
+		if len(a) != 2 || fmt.Sprint(a[0].Allotment.CoreIDs(), a[1].Allotment.CoreIDs()) != "[0 1] [2 3]" || a[0].AllocatedResources.CPU != 2*14000/8 {
+			t.Fatalf("placed %+v", a)
+		}
+		c.register(job(2, cores, func(j *fleet.Job) { j.Meta = map[string]string{"v": "2"} }))
+		if b := c.alive(); b[0].ID != a[0].ID || b[0].JobVersion != 1 || fmt.Sprint(b[0].Allotment.CoreIDs()) != "[0 1]" {
+			t.Errorf("updated to %+v", b[0])
+		}
+		e := c.register(job(3, cores, func(j *fleet.Job) { j.ID = "second" }))
+		if m := e.FailedTGAllocs["web"]; m == nil || e.QueuedAllocations["web"] != 1 {
+			t.Errorf("nine cores of eight: %+v", e)
+		}
+	})
+	t.Run("B67", func(t *testing.T) {
+		for _, allowed := range []bool{false, true} {
+			c := newCluster(t)
+			c.nodes(1)
+			c.configure(func(conf *fleet.SchedulerConfiguration) { conf.MemoryOversubscriptionEnabled = allowed })
+			c.register(job(1, func(j *fleet.Job) { task(j).Resources.MemoryMaxMB = 4096 }))
+			if got := c.alive()[0].AllocatedResources; (got.MemoryMaxMB == 4096) != allowed || got.MemoryMB != 256 {
+				t.Errorf("allowed %v: %+v", allowed, got)
+			}
+		}
+	})
+	t.Run("B71", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(1, func(n *fleet.Node) {
+			for i := range 4 {
+				n.Devices = append(n.Devices, fleet.Device{Vendor: "nvidia", Type: "gpu", Name: "1080ti", ID: fmt.Sprint("gpu", i)})
+			}
+		})
+		ask := func(name string, n int) func(*fleet.Job) {
+			return func(j *fleet.Job) { task(j).Resources.Devices = []fleet.RequestedDevice{{Name: name, Count: n}} }
+		}
+		e := c.register(job(2, ask("gpu", 3)))
+		if len(c.alive()) != 1 || len(c.alive()[0].Allotment.DeviceIDs()) != 3 || e.FailedTGAllocs["web"].DimensionExhausted["devices: no gpu free"] != 1 {
+			t.Errorf("%d placed, %+v", len(c.alive()), e.FailedTGAllocs["web"])
+		}
+		e = c.register(job(1, ask("fpga", 1), func(j *fleet.Job) { j.ID = "second" }))
+		if e.FailedTGAllocs["web"].ConstraintFiltered["missing devices"] != 1 {
+			t.Errorf("%+v", e.FailedTGAllocs["web"])
+		}
+	})
+	t.Run("B80", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(20)
+		sticky := func(j *fleet.Job) { j.TaskGroups[0].EphemeralDisk.Sticky = true }
+		c.register(job(3, sticky))
+		before := map[string]fleet.NodeID{}
+		for _, a := range c.alive() {
+			c.report(a, fleet.ClientRunning)
+			before[a.Name] = a.NodeID
+		}
+		c.register(job(3, sticky, func(j *fleet.Job) { task(j).Env = map[string]string{"v": "2"}; j.TaskGroups[0].Update = nil }))
+		c.settle()
+		for _, a := range c.alive() {
+			if a.JobVersion == 1 && a.NodeID != before[a.Name] {
+				t.Errorf("%s moved", a.Name)
+			}
+		}
+	})
+	t.Run("B82", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(1, func(n *fleet.Node) { n.MaxAllocs = 1 })
+		e := c.register(job(2))
+		if len(c.alive()) != 1 || e.FailedTGAllocs["web"].DimensionExhausted["max allocations of the node"] != 1 {
+			t.Errorf("%d placed, %+v", len(c.alive()), e.FailedTGAllocs["web"])
+		}
+		c.register(job(1, func(j *fleet.Job) { j.ID = "second" }))
+		if len(c.where(dcOf)) != 1 || c.where(dcOf)["dc1"] != 1 {
+			t.Errorf("%v", c.where(dcOf))
+		}
+	})
+	t.Run("host network", func(t *testing.T) {
+		c := newCluster(t)
+		c.open(node(0))
+		c.open(node(1, func(n *fleet.Node) { n.HostNetworks = []fleet.HostNetwork{{Name: "lan", IP: "192.0.2.7"}} }))
+		c.register(job(1, func(j *fleet.Job) {
+			j.TaskGroups[0].Networks = []fleet.NetworkResource{{DynamicPorts: []fleet.Port{{Label: "x", HostNetwork: "lan"}}}}
+		}))
+		a := c.alive()[0]
+		if a.NodeName != "edge-1" || a.Allotment.Ports[0].HostIP != "192.0.2.7" ||
+			!strings.Contains(fmt.Sprint(a.Metrics.ConstraintFiltered, "missing host network"), "missing host network") {
+			t.Errorf("on %s, %+v", a.NodeName, a.Allotment)
+		}
+	})
+}

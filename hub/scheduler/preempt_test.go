@@ -1,0 +1,228 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"skerry/fleet"
+)
+
+// low is a job that is there already.
+type low struct {
+	id       string
+	priority int
+	cpu, mem int
+	disk     int
+	port     int
+	gpu      string
+	gpus     int
+}
+
+func (l low) job(j *fleet.Job) {
+	j.ID, j.Name, j.Priority = fleet.JobID(l.id), l.id, l.priority
+	j.TaskGroups[0].EphemeralDisk.SizeMB = l.disk
+	t := task(j)
+	t.Resources.CPU, t.Resources.MemoryMB, t.Resources.DiskMB = l.cpu, l.mem, 0
+	if l.port > 0 {
+		j.TaskGroups[0].Networks = []fleet.NetworkResource{{ReservedPorts: []fleet.Port{{Label: "p", Value: l.port}}}}
+	}
+	if l.gpus > 0 {
+		t.Resources.Devices = []fleet.RequestedDevice{{Name: l.gpu, Count: l.gpus}}
+	}
+}
+
+// TestPreemption has one node of 4000 MHz, 8192 MB, 100 GiB, 4 GPUs of one model, 5 of
+// another and an FPGA; 100 MHz, 256 MB and 4 GiB are reserved.
+func TestPreemption(t *testing.T) {
+	gib := 1 << 10
+	for _, tc := range []struct {
+		row     string
+		there   []low
+		ask     low
+		evicted string // ids
+	}{
+		{"B134", []low{{id: "h", priority: 100, mem: 7256}}, low{priority: 100, mem: 900, port: 22}, ""},
+		{"B86", []low{{id: "h", priority: 100, cpu: 3800, mem: 7000}}, low{priority: 100, cpu: 1000, mem: 1000}, ""},
+		{"B135", []low{{id: "l", priority: 30, mem: 7256}}, low{priority: 100, mem: 8192}, ""},
+		{"B88", []low{{id: "h", priority: 100, mem: 256, port: 88}}, low{priority: 100, mem: 256, port: 88}, ""},
+		{"B89", []low{{id: "l", priority: 30, mem: 256, port: 88}, {id: "l2", priority: 30, mem: 256}}, low{priority: 100, mem: 256, port: 88}, "l"},
+		{"B140", []low{{id: "l", priority: 30, mem: 7256}}, low{priority: 39, mem: 2000}, ""},
+		{"the distance is enough", []low{{id: "l", priority: 30, mem: 7256}}, low{priority: 40, mem: 2000}, "l"},
+		{"B141", []low{{id: "h", priority: 100, mem: 2256, disk: 40 * gib}, {id: "l1", priority: 30, mem: 256, disk: 4 * gib},
+			{id: "l2", priority: 30, mem: 512, disk: 25 * gib}, {id: "l3", priority: 30, mem: 276, disk: 20 * gib}},
+			low{priority: 100, mem: 3000, disk: 50 * gib}, "l2 l3"},
+		{"B144", []low{{id: "h", priority: 100, mem: 150}, {id: "l1", priority: 30, mem: 600, port: 88}, {id: "l2", priority: 30, mem: 100}},
+			low{priority: 100, mem: 700, port: 88}, "l1"},
+		{"B151", []low{{id: "h", priority: 100, mem: 7000}, {id: "l1", priority: 30, mem: 400, disk: 5 * gib}, {id: "l2", priority: 30, mem: 500, disk: 5 * gib}},
+			low{priority: 100, mem: 256, disk: 5 * gib}, "l1"},
+		{"B146", []low{{id: "l1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "l2", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 1}},
+			low{priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 4}, "l1 l2"},
+		{"B147", []low{{id: "l1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 4}, {id: "l2", priority: 30, gpu: "intel/fpga/F100", gpus: 1}},
+			low{priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 4}, "l1"},
+		{"B148", []low{{id: "a1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "a2", priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 1},
+			{id: "b1", priority: 30, gpu: "nvidia/gpu/2080ti", gpus: 2}, {id: "b2", priority: 30, gpu: "nvidia/gpu/2080ti", gpus: 2},
+			{id: "f", priority: 30, gpu: "intel/fpga/F100", gpus: 1}}, low{priority: 100, gpu: "gpu", gpus: 4}, "b1 b2"},
+		{"B149", []low{{id: "a1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "a2", priority: 40, gpu: "nvidia/gpu/1080ti", gpus: 2},
+			{id: "b1", priority: 30, gpu: "nvidia/gpu/2080ti", gpus: 2}, {id: "b2", priority: 30, gpu: "nvidia/gpu/2080ti", gpus: 2},
+			{id: "b3", priority: 30, gpu: "nvidia/gpu/2080ti", gpus: 1}, {id: "f", priority: 30, gpu: "intel/fpga/F100", gpus: 1}},
+			low{priority: 100, gpu: "gpu", gpus: 4}, "b1 b2"},
+		{"B150", []low{{id: "l1", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 2}, {id: "l2", priority: 30, gpu: "nvidia/gpu/1080ti", gpus: 1}},
+			low{priority: 100, gpu: "nvidia/gpu/1080ti", gpus: 6}, ""},
+	} {
+		t.Run(tc.row, func(t *testing.T) {
+			c := newCluster(t)
+			c.configure(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
+			c.nodes(1, func(n *fleet.Node) {
+				n.Resources = fleet.Resources{CPU: 4000, MemoryMB: 8192, DiskMB: 100 * gib}
+				n.Reserved = fleet.Resources{CPU: 100, MemoryMB: 256, DiskMB: 4 * gib}
+				n.ReservedPorts = "22"
+				for model, many := range map[string]int{"1080ti": 4, "2080ti": 5} {
+					for i := range many {
+						n.Devices = append(n.Devices, fleet.Device{Vendor: "nvidia", Type: "gpu", Name: model, ID: fmt.Sprint(model, i)})
+					}
+				}
+				n.Devices = append(n.Devices, fleet.Device{Vendor: "intel", Type: "fpga", Name: "F100", ID: "fpga0"})
+			})
+			for _, l := range tc.there {
+				if e := c.register(job(1, l.job)); e.QueuedAllocations["web"] != 0 {
+					t.Fatalf("%s is not there: %+v", l.id, e.FailedTGAllocs["web"])
+				}
+			}
+			tc.ask.id = "ask"
+			e := c.register(job(1, tc.ask.job))
+			var evicted []string
+			for a := range c.store.View().Allocs("*", "") {
+				if a.DesiredStatus == fleet.DesiredEvict {
+					evicted = append(evicted, string(a.JobID))
+				}
+			}
+			slices.Sort(evicted)
+			if got := strings.Join(evicted, " "); got != tc.evicted || e.QueuedAllocations["web"] != 1 {
+				t.Errorf("evicted %q, want %q; %+v", got, tc.evicted, e.FailedTGAllocs["web"])
+			}
+		})
+	}
+}
+
+// What was evicted ends, and the job is placed without an evaluation left that
+// waits; the jobs that lost theirs wait for room.
+func TestPreemptionPlaces(t *testing.T) {
+	t.Run("B85", func(t *testing.T) {
+		c := newCluster(t)
+		c.configure(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
+		c.nodes(1, func(n *fleet.Node) {
+			n.Resources = fleet.Resources{CPU: 1000, MemoryMB: 2048, DiskMB: 10000}
+			n.Reserved = fleet.Resources{CPU: 50, MemoryMB: 256}
+		})
+		c.register(job(1, low{id: "a", priority: 30, cpu: 500, mem: 1024}.job))
+		c.register(job(1, low{id: "b", priority: 50, cpu: 350, mem: 512}.job))
+		for a := range c.store.View().Allocs("*", "") {
+			c.report(a, fleet.ClientRunning)
+		}
+		e := c.register(job(1, low{id: "c", priority: 100, cpu: 900, mem: 1700}.job))
+		c.settle()
+		var evicted []*fleet.Alloc
+		for a := range c.store.View().Allocs("*", "") {
+			if a.DesiredStatus == fleet.DesiredEvict {
+				evicted = append(evicted, a)
+			}
+		}
+		if len(evicted) != 2 {
+			t.Fatalf("%d evicted", len(evicted))
+		}
+		// Looked at again while they are stopping: no more is evicted, and nothing placed.
+		c.unblock(e.BlockedEval)
+		c.schedule(e.BlockedEval)
+		if got := c.where(dcOf); len(got) != 0 {
+			t.Errorf("placed on what is not free yet: %v", got)
+		}
+		for _, a := range evicted {
+			c.report(a, fleet.ClientComplete)
+		}
+		c.unblock(e.BlockedEval)
+		done := c.schedule(e.BlockedEval)
+		if done.Status != fleet.EvalComplete || c.where(dcOf)["dc1"] != 1 {
+			t.Errorf("%+v, placed %v", done, c.where(dcOf))
+		}
+		for _, id := range []fleet.JobID{"a", "b"} {
+			waits := false
+			for e := range c.store.View().EvalsByJob(fleet.DefaultNamespace, id) {
+				waits = waits || e.Status == fleet.EvalBlocked
+			}
+			if !waits {
+				t.Errorf("job %s does not wait for another place", id)
+			}
+		}
+	})
+	t.Run("B106", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(1)
+		c.register(job(1, low{id: "big", priority: 50, cpu: 13500, mem: 256}.job))
+		running := slices.Collect(c.store.View().Allocs("*", ""))[0]
+		c.report(running, fleet.ClientRunning)
+		e := c.register(job(1, system, low{id: "web", priority: 100, cpu: 600, mem: 256}.job))
+		c.report(running, fleet.ClientComplete)
+		c.unblock(e.BlockedEval)
+		done := c.schedule(e.BlockedEval)
+		if len(c.alive()) != 1 || done.QueuedAllocations["web"] != 0 {
+			t.Errorf("%+v", done)
+		}
+	})
+	t.Run("B94", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(1, func(n *fleet.Node) { n.Resources.CPU = 4000 })
+		for i, priority := range []int{20, 20, 40, 100} {
+			c.register(job(1, low{id: fmt.Sprint("b", i), priority: priority, cpu: 1000, mem: 100}.job))
+		}
+		c.register(job(1, system, low{id: "web", priority: 100, cpu: 3000, mem: 256}.job))
+		evicted := map[string]bool{}
+		for a := range c.store.View().Allocs("*", "") {
+			if a.DesiredStatus == fleet.DesiredEvict {
+				evicted[string(a.JobID)] = true
+			}
+		}
+		if len(evicted) != 3 || evicted["b3"] {
+			t.Errorf("evicted %v", evicted)
+		}
+	})
+	t.Run("switched off", func(t *testing.T) {
+		c := newCluster(t)
+		c.nodes(1)
+		c.register(job(1, low{id: "big", priority: 10, cpu: 13500, mem: 256}.job))
+		c.register(job(1, low{id: "web", priority: 100, cpu: 600, mem: 256}.job))
+		for a := range c.store.View().Allocs("*", "") {
+			if a.DesiredStatus == fleet.DesiredEvict {
+				t.Errorf("evicted %s", a.JobID)
+			}
+		}
+	})
+}
+
+// B145, B91: of two that would do, the one whose job has lost none yet.
+func TestPreemptionSparesTheBurdened(t *testing.T) {
+	c := newCluster(t)
+	c.configure(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
+	small := func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 1000, MemoryMB: 1000, DiskMB: 1000} }
+	c.open(node(0, small))
+	c.open(node(1, small))
+	c.register(job(2, low{id: "one", priority: 30, cpu: 500, mem: 500}.job, func(j *fleet.Job) {
+		j.TaskGroups[0].Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts}}
+	}))
+	c.register(job(2, low{id: "two", priority: 30, cpu: 500, mem: 500}.job, func(j *fleet.Job) {
+		j.TaskGroups[0].Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts}}
+	}))
+	c.register(job(2, low{id: "ask", priority: 100, cpu: 500, mem: 500}.job, func(j *fleet.Job) {
+		j.TaskGroups[0].Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts}}
+	}))
+	evicted := map[fleet.JobID]int{}
+	for a := range c.store.View().Allocs("*", "") {
+		if a.DesiredStatus == fleet.DesiredEvict {
+			evicted[a.JobID]++
+		}
+	}
+	if evicted["one"] != 1 || evicted["two"] != 1 {
+		t.Errorf("evicted %v", evicted)
+	}
+}

@@ -1,0 +1,142 @@
+package scheduler
+
+import "skerry/fleet"
+
+// anyValue is the target of all values that no other target names.
+const anyValue = "*"
+
+// spreading distributes a group over the values of one attribute of nodes.
+type spreading struct {
+	attribute string
+	share     float64            // of the weights of all spreads
+	targets   map[string]float64 // how many allocations each value shall have; nil: all alike
+	counts    map[string]int     // how many it has
+}
+
+// spreadings makes the spreads of a group and its job ready.
+func spreadings(job *fleet.Job, g *fleet.TaskGroup) []*spreading {
+	all := append(append([]fleet.Spread{}, job.Spreads...), g.Spreads...)
+	sum := 0
+	for _, s := range all {
+		sum += s.Weight
+	}
+	var out []*spreading
+	for _, s := range all {
+		out = append(out, &spreading{
+			attribute: s.Attribute, share: float64(s.Weight) / float64(max(sum, 1)),
+			targets: targets(s, g.Count), counts: map[string]int{},
+		})
+	}
+	return out
+}
+
+// targets turns percentages into numbers; what they leave over is for all others.
+func targets(s fleet.Spread, count int) map[string]float64 {
+	if len(s.SpreadTarget) == 0 {
+		return nil
+	}
+	out, left := map[string]float64{}, float64(count)
+	for _, t := range s.SpreadTarget {
+		out[t.Value] = float64(t.Percent) / 100 * float64(count)
+		left -= out[t.Value]
+	}
+	if _, named := out[anyValue]; !named && left > 1e-9 {
+		out[anyValue] = left
+	}
+	return out
+}
+
+// boost scores one more allocation where the attribute has a value, from -1 to 1.
+func (s *spreading) boost(value string, has bool) float64 {
+	switch {
+	case !has:
+		return -s.share
+	case s.targets == nil:
+		return s.share * evenBoost(s.counts, value)
+	}
+	want, ok := s.targets[value]
+	there := s.counts[value]
+	if !ok {
+		want, there = s.targets[anyValue], s.others()
+	}
+	if want <= 0 {
+		return -s.share
+	}
+	return s.share * (want - float64(there+1)) / want
+}
+
+// others counts the allocations at values that no target names: they share one.
+func (s *spreading) others() int {
+	n := 0
+	for value, there := range s.counts {
+		if _, named := s.targets[value]; !named {
+			n += there
+		}
+	}
+	return n
+}
+
+// evenBoost scores one more allocation at a value where all values shall have as
+// many: by how far it is behind or ahead of the value that has least of those that
+// have any. 0 as long as none has.
+func evenBoost(counts map[string]int, value string) float64 {
+	least, most := 0, 0
+	for _, n := range counts {
+		if n > 0 && (least == 0 || n < least) {
+			least = n
+		}
+		most = max(most, n)
+	}
+	here := counts[value]
+	switch {
+	case most == 0:
+		return 0
+	case here != least:
+		return max(-1, float64(least-here)/float64(least))
+	case least == most:
+		return -1
+	}
+	return min(1, float64(most-least)/float64(least))
+}
+
+// liking is the affinities of a group: wishes about nodes, with weights.
+type liking struct {
+	conds   []fleet.Condition
+	weights []float64
+	sum     float64 // of their absolute values
+}
+
+// likings compiles the affinities of a group, its job and its tasks; nil for none.
+func likings(job *fleet.Job, g *fleet.TaskGroup) (*liking, error) {
+	all := append(append([]fleet.Affinity{}, job.Affinities...), g.Affinities...)
+	for _, t := range g.Tasks {
+		all = append(all, t.Affinities...)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	l := &liking{}
+	for _, a := range all {
+		c, err := a.Constraint().Compile()
+		if err != nil {
+			return nil, err
+		}
+		l.conds, l.weights = append(l.conds, c), append(l.weights, float64(a.Weight))
+		l.sum += float64(max(a.Weight, -a.Weight))
+	}
+	return l, nil
+}
+
+// score is the weights of what a node fulfils, as a share of all.
+func (l *liking) score(n *fleet.Node) float64 {
+	matched := 0.0
+	for i, c := range l.conds {
+		if c.Holds(n) {
+			matched += l.weights[i]
+		}
+	}
+	if l.sum == 0 {
+		return 0
+	}
+	return matched / l.sum
+}
