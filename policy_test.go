@@ -17,6 +17,7 @@ import (
 // (itself and what is below it always). The first line that matches counts.
 const policy = `
 planted                 <
+fleet/cron              < fleet
 fleet/jobspec           < fleet
 fleet                   <
 reconcile               < fleet
@@ -73,6 +74,7 @@ var doors = map[string][]string{
 	"github.com/hashicorp/go-memdb":   {"hub/state"},
 	"modernc.org/sqlite":              {"edge/journal"},
 	"github.com/hashicorp/hcl/v2":     {"fleet/jobspec", "cmd"},
+	"github.com/hashicorp/cronexpr":   {"fleet/cron"},
 	"github.com/spf13/cobra":          {"cmd"},
 	"github.com/hashicorp/go-bexpr":   {"hub/api"},
 }

@@ -136,6 +136,7 @@ func (t *Task) complete(j *Job, g *TaskGroup) {
 	each(t.VolumeMounts, (*VolumeMount).complete)
 	each(t.Identities, (*WorkloadIdentity).complete)
 	if t.Identity != nil {
+		setDefault(&t.Identity.Name, DefaultIdentity)
 		t.Identity.complete()
 	}
 	if t.Vault != nil {

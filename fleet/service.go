@@ -113,6 +113,9 @@ func (s *Service) complete(job, group, task string) {
 	if s.Provider == ProviderConsul {
 		setDefault(&s.Cluster, DefaultCluster)
 	}
+	if s.Connect != nil {
+		s.Connect = tidyConnect(s.Connect)
+	}
 	if s.Identity != nil {
 		s.Identity.complete()
 	}

@@ -49,6 +49,7 @@ func (j *Job) Validate() Problems {
 	}
 	checkMeta(&ps, "Meta", j.Meta)
 	checkConstraints(&ps, "", j.Constraints)
+	j.validateKind(&ps)
 	j.validateGroups(&ps)
 	return ps
 }
@@ -95,6 +96,7 @@ func (g *TaskGroup) validate(ps *Problems, path, jobType string) {
 	if g.EphemeralDisk.SizeMB < MinDiskMB {
 		ps.add(path+".EphemeralDisk.SizeMB", "must be at least %d MB, not %d", MinDiskMB, g.EphemeralDisk.SizeMB)
 	}
+	g.validateParts(ps, path)
 	switch n := len(g.Tasks); {
 	case n == 0:
 		ps.add(path+".Tasks", "group %q needs a task", g.Name)
@@ -157,13 +159,27 @@ func (t *Task) validate(ps *Problems, path string, g *TaskGroup) {
 	if t.KillSignal != "" && !signalName.MatchString(t.KillSignal) {
 		ps.addHint(path+".KillSignal", "SIGTERM, SIGINT, …", "%q is not the name of a signal", t.KillSignal)
 	}
+	t.validateParts(ps, path, g)
 	t.validateResources(ps, path, g)
 }
 
 func (t *Task) validateResources(ps *Problems, path string, g *TaskGroup) {
-	if t.Resources.CPU < MinCPU {
-		ps.add(path+".Resources.CPU", "must be at least %d MHz, not %d", MinCPU, t.Resources.CPU)
+	switch r := t.Resources; {
+	case r.Cores < 0:
+		ps.add(path+".Resources.Cores", "may not be negative: %d", r.Cores)
+	case r.Cores > 0 && r.CPU > 0:
+		ps.add(path+".Resources.Cores", "a task asks for cpu or for cores, not for both")
+	case r.Cores == 0 && r.CPU < MinCPU:
+		ps.add(path+".Resources.CPU", "must be at least %d MHz, not %d", MinCPU, r.CPU)
 	}
+	if most := t.Resources.MemoryMaxMB; most != 0 && most != -1 && most < t.Resources.MemoryMB {
+		ps.add(path+".Resources.MemoryMaxMB", "%d MB is less than the memory of %d MB", most, t.Resources.MemoryMB)
+	}
+	if t.Resources.SecretsMB < 0 {
+		ps.add(path+".Resources.SecretsMB", "may not be negative: %d", t.Resources.SecretsMB)
+	}
+	checkNetworks(ps, path+".Resources.Networks", t.Resources.Networks)
+	t.validateDevices(ps, path)
 	if t.Resources.MemoryMB < MinMemoryMB {
 		ps.add(path+".Resources.MemoryMB", "must be at least %d MB, not %d", MinMemoryMB, t.Resources.MemoryMB)
 	}

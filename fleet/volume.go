@@ -41,15 +41,14 @@ func (m *VolumeMount) complete() { setDefault(&m.PropagationMode, "private") }
 // CSIPlugin says that a task is a plugin that serves volumes.
 type CSIPlugin struct {
 	ID                  string
-	Type                string // node, controller or monolith
-	MountDir            string // default /csi
-	StagePublishBaseDir string // default /local/csi
-	HealthTimeout       time.Duration
+	Type                string        // node, controller or monolith
+	MountDir            string        // default /csi
+	StagePublishBaseDir string        // default /local/csi
+	HealthTimeout       time.Duration // default 30s
 }
 
-func (p *CSIPlugin) preset() { p.HealthTimeout = 30 * time.Second }
-
 func (p *CSIPlugin) complete() {
+	setDefault(&p.HealthTimeout, 30*time.Second)
 	setDefault(&p.MountDir, "/csi")
 	setDefault(&p.StagePublishBaseDir, "/local/csi")
 }

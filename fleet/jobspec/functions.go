@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2/ext/tryfunc"
@@ -66,7 +67,15 @@ func functions(readFile func(string) ([]byte, error)) map[string]function.Functi
 		"basename":     textFunc(func(s string) (string, error) { return path.Base(s), nil }),
 		"dirname":      textFunc(func(s string) (string, error) { return path.Dir(s), nil }),
 		"cidrnetmask":  textFunc(netmask),
-		"file":         textFunc(func(name string) (string, error) { return readText(readFile, name) }),
+		"uuidv5":       twoTexts(uuidV5),
+		"startswith":   twoTextsTrue(strings.HasPrefix),
+		"endswith":     twoTextsTrue(strings.HasSuffix),
+		"strcontains":  twoTextsTrue(strings.Contains),
+		"filebase64": textFunc(func(name string) (string, error) {
+			b, err := readBounded(readFile, name)
+			return base64.StdEncoding.EncodeToString(b), err
+		}),
+		"file": textFunc(func(name string) (string, error) { return readText(readFile, name) }),
 	}
 	return m
 }
@@ -84,6 +93,54 @@ func textFunc(f func(string) (string, error)) function.Function {
 			return cty.StringVal(out), nil
 		},
 	})
+}
+
+// twoTexts makes a function of two texts that gives a text.
+func twoTexts(f func(a, b string) (string, error)) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "a", Type: cty.String}, {Name: "b", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.String),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			out, err := f(args[0].AsString(), args[1].AsString())
+			if err != nil {
+				return cty.UnknownVal(cty.String), err
+			}
+			return cty.StringVal(out), nil
+		},
+	})
+}
+
+// twoTextsTrue makes a function that says something of two texts.
+func twoTextsTrue(f func(a, b string) bool) function.Function {
+	return function.New(&function.Spec{
+		Params: []function.Parameter{{Name: "text", Type: cty.String}, {Name: "part", Type: cty.String}},
+		Type:   function.StaticReturnType(cty.Bool),
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			return cty.BoolVal(f(args[0].AsString(), args[1].AsString())), nil
+		},
+	})
+}
+
+// namespaces are those of RFC 9562; another one is given as a UUID.
+var namespaces = map[string]string{
+	"dns": "6ba7b8109dad11d180b400c04fd430c8", "url": "6ba7b8119dad11d180b400c04fd430c8",
+	"oid": "6ba7b8129dad11d180b400c04fd430c8", "x500": "6ba7b8149dad11d180b400c04fd430c8",
+}
+
+// uuidV5 makes a UUID out of a name, the same at every call.
+func uuidV5(space, name string) (string, error) {
+	digits, known := namespaces[space]
+	if !known {
+		digits = strings.ReplaceAll(space, "-", "")
+	}
+	prefix, err := hex.DecodeString(digits)
+	if err != nil || len(prefix) != 16 {
+		return "", fmt.Errorf("%q is no namespace: dns, url, oid, x500 or a UUID", space)
+	}
+	h := sha1.Sum(append(prefix, name...))
+	u := h[:16]
+	u[6], u[8] = u[6]&0x0f|0x50, u[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), nil
 }
 
 func decodeBase64(s string) (string, error) {
@@ -107,15 +164,23 @@ func netmask(s string) (string, error) {
 }
 
 func readText(readFile func(string) ([]byte, error), name string) (string, error) {
+	b, err := readBounded(readFile, name)
+	if err == nil && !utf8.Valid(b) {
+		err = fmt.Errorf("read %s: not text", name)
+	}
+	return string(b), err
+}
+
+func readBounded(readFile func(string) ([]byte, error), name string) ([]byte, error) {
 	if readFile == nil {
-		return "", fmt.Errorf("files cannot be read here: parse the job file where they are")
+		return nil, fmt.Errorf("files cannot be read here: parse the job file where they are")
 	}
 	b, err := readFile(name)
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	if len(b) > fleet.MaxJobSize || !utf8.Valid(b) {
-		return "", fmt.Errorf("read %s: not text, or more than %d bytes", name, fleet.MaxJobSize)
+	if len(b) > fleet.MaxJobSize {
+		return nil, fmt.Errorf("read %s: more than %d bytes", name, fleet.MaxJobSize)
 	}
-	return string(b), nil
+	return b, nil
 }

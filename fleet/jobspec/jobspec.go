@@ -19,8 +19,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/cron"
 )
 
 // Options are what a job file is evaluated with.
@@ -93,7 +95,7 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 		return nil, p.failure()
 	}
 	job, problems := fleet.JobFromTree(tree)
-	problems = append(problems, job.Validate()...)
+	problems = append(append(problems, job.Validate()...), cron.Problems(job, time.Now())...)
 	if opts.ForRegistration {
 		problems = append(problems, job.Unsupported()...)
 	}

@@ -2,7 +2,6 @@ package jobspec
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -57,16 +56,15 @@ func resolvable(scope *hcl.EvalContext, name string) bool {
 	return false
 }
 
-var environmentName = regexp.MustCompile(`^[A-Z_][A-Za-z0-9_]*$`)
-
-// runtimeRoot reports whether a reference is one that a task's interpolation knows:
-// of the node, of the environment, or a variable of the environment by its bare name.
+// runtimeRoot reports whether a reference is one that a task's interpolation may know:
+// of the node, of the environment, or a bare name, which is a variable of the
+// environment or something of the driver's.
 func runtimeRoot(t hcl.Traversal) bool {
 	switch t.RootName() {
 	case "attr", "node", "meta", "env", "device":
 		return len(t) > 1
 	}
-	return len(t) == 1 && environmentName.MatchString(t.RootName())
+	return len(t) == 1
 }
 
 // written returns a reference as it is written.

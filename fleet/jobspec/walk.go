@@ -233,7 +233,7 @@ func (p *parser) free(s section, path string, scope *hcl.EvalContext) map[string
 		p.place(join(path, e.name), e.at)
 		if v, ok := p.value(e.expr, scope); ok {
 			if tree, ok := p.plain(v, e.expr.Range()); ok {
-				m[e.name] = tree
+				m[e.name] = asBlocks(tree)
 			}
 		}
 	}
@@ -250,6 +250,19 @@ func (p *parser) free(s section, path string, scope *hcl.EvalContext) map[string
 		m[it.name] = append(list, child)
 	}
 	return m
+}
+
+// asBlocks makes an object into what a block of the same content is, a list of one: a
+// driver's configuration is the same whether NAME = { … } or NAME { … } is written.
+func asBlocks(tree any) any {
+	object, ok := tree.(map[string]any)
+	if !ok {
+		return tree
+	}
+	for k, v := range object {
+		object[k] = asBlocks(v)
+	}
+	return []any{object}
 }
 
 // label checks a block's labels and returns its name.

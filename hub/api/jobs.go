@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/fleet/cron"
 	"skerry/hub/state"
 )
 
@@ -216,7 +217,7 @@ func (a *API) acceptable(r *http.Request, raw json.RawMessage) (*fleet.Job, erro
 // decode reads a job and collects all that is wrong with it.
 func (a *API) decode(raw json.RawMessage) (*fleet.Job, fleet.Problems) {
 	job, problems := fleet.DecodeJob(raw)
-	problems = append(append(problems, job.Validate()...), job.Unsupported()...)
+	problems = slices.Concat(problems, job.Validate(), cron.Problems(job, a.cfg.Now()), job.Unsupported())
 	for i, g := range job.TaskGroups {
 		for k, t := range g.Tasks {
 			if t.Driver != "" && !slices.Contains(a.cfg.Drivers, t.Driver) {

@@ -1,0 +1,91 @@
+// Package cron reads the cron expressions of periodic jobs: package fleet/jobspec and
+// the HTTP API check them with it, and hub/periodic finds out when a job is next. It is
+// the door to hashicorp/cronexpr, starts no goroutine and reads no clock.
+package cron
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/cronexpr"
+
+	"skerry/fleet"
+)
+
+// maxExpression bounds an expression, in bytes.
+const maxExpression = 1024
+
+// Next is the first time after from that one of a job's expressions names, in the
+// job's time zone; zero: never again. In spring a time within the hour that is left
+// out does not come that day, in autumn one within the hour that comes twice comes
+// twice.
+func Next(p fleet.Periodic, from time.Time) (time.Time, error) {
+	where, err := location(p.TimeZone)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var first time.Time
+	for _, spec := range p.Crons() {
+		at, err := next(spec, from.In(where))
+		if err != nil {
+			return time.Time{}, err
+		}
+		if !at.IsZero() && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first, nil
+}
+
+// Check reports what is wrong with a periodic block: also that none of its
+// expressions names a time after now.
+func Check(p fleet.Periodic, now time.Time) error {
+	if p.SpecType != "" && p.SpecType != fleet.PeriodicCron {
+		return fleet.Errorf(fleet.CodeInvalid, "periodic block: unknown type %q", p.SpecType).WithHint("it is %s", fleet.PeriodicCron)
+	}
+	if len(p.Crons()) == 0 {
+		return fleet.Errorf(fleet.CodeInvalid, "periodic block: it has no cron expression")
+	}
+	at, err := Next(p, now)
+	if err != nil {
+		return err
+	}
+	if at.IsZero() {
+		return fleet.Errorf(fleet.CodeInvalid, "periodic block: %q never comes", p.Crons()[0])
+	}
+	return nil
+}
+
+func location(zone string) (*time.Location, error) {
+	if zone == "" {
+		return time.UTC, nil
+	}
+	where, err := time.LoadLocation(zone)
+	if err != nil || zone == "Local" {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "periodic block: unknown time zone %q", zone).
+			WithHint("write it like Europe/Berlin, or UTC")
+	}
+	return where, nil
+}
+
+// next asks the library, which panics on some expressions.
+func next(spec string, from time.Time) (at time.Time, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = malformed(spec, fmt.Errorf("%v", p))
+		}
+	}()
+	if len(spec) > maxExpression {
+		return time.Time{}, fleet.Errorf(fleet.CodeInvalid, "cron expression of %d bytes: at most %d are taken", len(spec), maxExpression)
+	}
+	e, err := cronexpr.Parse(spec)
+	if err != nil {
+		return time.Time{}, malformed(spec, err)
+	}
+	return e.Next(from), nil
+}
+
+func malformed(spec string, err error) error {
+	return fleet.Errorf(fleet.CodeInvalid, "cron expression %q: %v", spec, err).
+		WithHint("minute, hour, day of month, month, day of week: \"*/15 6-20 * * 1-5\"")
+}
