@@ -37,7 +37,8 @@ hub/liveness            < fleet syncproto hub/state
 hub/members             < fleet
 hub/peers               < fleet syncproto
 hub/pki                 < fleet syncproto hub/state
-hub/api                 < fleet syncproto hub/state
+hub/events              < fleet hub/state
+hub/api                 < fleet syncproto hub/state hub/events
 hub                     < fleet reconcile syncproto drivers
 
 edge/journal            < fleet syncproto

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"skerry/fleet"
+	"skerry/hub/events"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -120,8 +121,9 @@ type Config struct {
 
 // API answers requests.
 type API struct {
-	cfg Config
-	mux *http.ServeMux
+	cfg    Config
+	mux    *http.ServeMux
+	events *events.Streams
 }
 
 // New returns the API over cfg.
@@ -141,7 +143,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, mux: http.NewServeMux()}
+	a := &API{cfg: cfg, mux: http.NewServeMux(), events: events.New(cfg.State)}
 	a.routes()
 	return a, nil
 }
@@ -156,6 +158,7 @@ func (a *API) routes() {
 	a.allocRoutes()
 	a.evalRoutes()
 	a.clusterRoutes()
+	a.eventRoutes()
 	a.schedulingRoutes()
 	a.mux.Handle("GET /v1/metrics", promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -126,6 +126,7 @@ func (in *loader) finish(body []byte) error {
 		return fleet.Errorf(fleet.CodeInvalid, "%d records with checksum %08x, and not %d with %08x",
 			in.records, in.sum, end.Records, end.Checksum)
 	}
+	in.settleWindow()
 	for _, r := range in.t.jobRosters.dirty {
 		r.allocs, r.added = merge(nil, r.added, nil), nil
 	}
@@ -228,6 +229,10 @@ func (in *loader) clusterRecord(kind byte, body []byte) error {
 		return into(body, func(r *Certificate) error { t.certificates.put(key(r.Serial), r); return nil })
 	case recordScheduler:
 		return into(body, func(r *fleet.SchedulerConfiguration) error { t.scheduling.put(key(tableScheduler), r); return nil })
+	case recordWindow:
+		return into(body, func(s *savedWindow) error { in.window().floor = s.Floor; return nil })
+	case recordEvent:
+		return into(body, in.event)
 	case recordDesired:
 		return into(body, func(s *savedIndex) error {
 			t.desired.put(key(s.Key), &desiredRow{fleet.NodeID(s.Key), s.Index})

@@ -28,6 +28,8 @@ const (
 	tableCapacity     = "capacity"
 	tableDeployments  = "deployments"
 	tableScheduler    = "scheduler"
+	tableEvents       = "events"
+	tableWindow       = "window"
 )
 
 const (
@@ -123,6 +125,8 @@ func createdKey(index fleet.Index, id fleet.DeploymentID) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(index)), key(string(id))...)
 }
 
+func entryKey(index fleet.Index) []byte { return binary.BigEndian.AppendUint64(nil, uint64(index)) }
+
 func changedKey(index fleet.Index, id fleet.EvalID) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(index)), key(string(id))...)
 }
@@ -179,6 +183,8 @@ func schema() *memdb.DBSchema {
 		table(tableJobRosters, func(r *jobRoster) []byte { return jobKeyOf(r.ns, r.id) }),
 		table(tableNodeRosters, func(r *nodeRoster) []byte { return key(string(r.node)) }),
 		table(tableScheduler, func(*fleet.SchedulerConfiguration) []byte { return key(tableScheduler) }),
+		table(tableEvents, func(r *eventsRow) []byte { return entryKey(r.index) }),
+		table(tableWindow, func(*windowRow) []byte { return key(tableWindow) }),
 		table(tableDesired, func(r *desiredRow) []byte { return key(string(r.node)) }),
 		table(tableCapacity, func(r *capacityRow) []byte { return key(r.class) }),
 		table(tableDeployments, func(r *deploymentRow) []byte { return key(string(r.ID)) },

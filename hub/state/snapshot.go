@@ -42,6 +42,9 @@ const (
 	recordDeployment  = 20
 
 	recordScheduler = 50
+
+	recordWindow = 60
+	recordEvent  = 61
 )
 
 // What a record holds beyond what its noun does.
@@ -111,6 +114,7 @@ func (v *View) Persist(w io.Writer) error {
 	quiet := &View{txn: v.txn}
 	quiet.persistCluster(out)
 	quiet.persistWork(out)
+	quiet.persistEvents(out)
 	end := savedEnd{Records: out.records, Checksum: out.sum.Sum32()}
 	out.put(recordEnd, end)
 	err = errors.Join(out.err, out.w.Flush(), deflated.Close())

@@ -33,6 +33,8 @@ type tx struct {
 	desired      working[desiredRow]
 	capacity     working[capacityRow]
 	deployments  working[deploymentRow]
+	happened     working[eventsRow]
+	windows      working[windowRow]
 	scheduling   working[fleet.SchedulerConfiguration]
 }
 
@@ -54,6 +56,8 @@ func begin(db *memdb.MemDB, index fleet.Index) *tx {
 	t.desired.table = tableDesired
 	t.capacity.table = tableCapacity
 	t.deployments.table = tableDeployments
+	t.happened.table = tableEvents
+	t.windows.table = tableWindow
 	t.scheduling.table = tableScheduler
 	return t
 }
@@ -124,6 +128,7 @@ func (t *tx) bump(table string) {
 
 func (t *tx) commit(db *memdb.MemDB) {
 	t.settleRosters()
+	t.recordEvents()
 	t.metas.put(key(metaApplied), &metaRow{metaApplied, t.index})
 	out := db.Txn(true)
 	defer out.Abort()
@@ -148,6 +153,8 @@ func (t *tx) writeAll(out *memdb.Txn) {
 	t.desired.write(out)
 	t.capacity.write(out)
 	t.deployments.write(out)
+	t.happened.write(out)
+	t.windows.write(out)
 	t.scheduling.write(out)
 }
 

@@ -1,0 +1,145 @@
+// Package events serves the event stream: what happens in the cluster, as it
+// happens, to clients that say which topics they want and from where. The HTTP API
+// calls Stream, once for each client.
+//
+// # Design
+//
+// Events are not made here. Every entry of the log leaves what it did in the
+// replicated state itself, in a bounded window (hub/state/events.go: 16,384 events
+// or about 8 MiB, whole entries, the oldest go first). The window is in snapshots,
+// so it outlives restarts; it is the same on every hub, so a client that lost its
+// hub goes on at another one with the last index that it saw.
+//
+// A stream is a loop over views of that window. It holds a position (an index) and
+// one line that is being written, and no queue:
+//
+//	read the entries behind the position -> write one line for each -> wait for a change
+//
+// So applying an entry never waits for a reader, and memory does not depend on how
+// slow readers are. A reader that does not take a line within WriteTimeout is
+// ended by its writer's deadline; one that the window has moved past while it read
+// is ended with a last line that says so, as a stream that begins before the window
+// is refused. Nothing is ever left out silently.
+//
+// Deciding what a client gets (filter.go) is pure. Stream starts no goroutine: it
+// runs in its caller's. At most MaxStreams run at a time on a hub. Nothing is
+// persisted here.
+package events
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// Times and bounds of a stream.
+const (
+	// Heartbeat is how often a line without events ("{}") is sent where there is
+	// nothing to say.
+	Heartbeat = 10 * time.Second
+	// WriteTimeout is how long a reader may take for one line.
+	WriteTimeout = 30 * time.Second
+	// MaxStreams is how many clients a hub serves at a time.
+	MaxStreams = 512
+)
+
+// State is the replicated state.
+type State interface {
+	Watch() *state.View
+}
+
+// Sink takes the lines of a stream. Write is one line, and returns when it is on
+// its way, or fails when the reader is too slow.
+type Sink interface {
+	io.Writer
+}
+
+// Streams serves clients.
+type Streams struct {
+	state State
+	free  chan struct{}
+}
+
+// New returns the streams over a state.
+func New(s State) *Streams {
+	return &Streams{state: s, free: make(chan struct{}, MaxStreams)}
+}
+
+// Position returns the entry behind which a stream of a request begins, or why it
+// cannot: what it asks for is not kept any more, or is of a time that this cluster
+// has not come to.
+func (s *Streams) Position(req Request) (fleet.Index, error) {
+	v := s.state.Watch()
+	return req.position(v.EventsFloor(), v.Index())
+}
+
+// Stream writes what a request asks for behind an entry, until ctx ends (nil is
+// returned) or the reader is lost.
+func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, sink Sink) error {
+	select {
+	case s.free <- struct{}{}:
+		defer func() { <-s.free }()
+	default:
+		return fleet.Errorf(fleet.CodeUnavailable, "stream events: this hub serves %d streams already", MaxStreams).
+			WithHint("ask another hub")
+	}
+	for {
+		v := s.state.Watch()
+		if floor := v.EventsFloor(); after < floor {
+			lost := tooOld(after+1, floor)
+			return errors.Join(lost, line(sink, problem{lost.Error()}))
+		}
+		for index, happened := range v.EventsAfter(after) {
+			after = index
+			if wanted := req.pick(happened); len(wanted) > 0 {
+				if err := line(sink, batch(index, wanted)); err != nil {
+					return err
+				}
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+		}
+		if err := wait(ctx, v, sink); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// wait returns when something has happened, with heartbeats until then.
+func wait(ctx context.Context, v *state.View, sink Sink) error {
+	for {
+		beat, cancel := context.WithTimeout(ctx, Heartbeat)
+		err := v.Changed(beat)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		if err := line(sink, struct{}{}); err != nil {
+			return err
+		}
+	}
+}
+
+// problem is the last line of a stream that cannot go on.
+type problem struct{ Error string }
+
+func line(sink Sink, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode events: %w", err)
+	}
+	if _, err := sink.Write(append(b, '\n')); err != nil {
+		return fmt.Errorf("write events: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,141 @@
+package events
+
+import (
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// all is every topic, and every key of a topic.
+const all = "*"
+
+// maxTopics is how many topics a request may name.
+const maxTopics = 256
+
+// topics that there are. Those without events in this release are known all the
+// same, so that a client that asks for them is served.
+var topics = []string{
+	all, state.TopicJob, state.TopicNode, state.TopicDeployment, state.TopicEvaluation, state.TopicAllocation,
+	"Service", "NodePool",
+}
+
+// Request is what a client wants to hear of.
+type Request struct {
+	topics    map[string][]string // keys by topic
+	namespace string              // "*": all
+	from      fleet.Index         // the first entry that counts; 0: the oldest that is kept
+}
+
+// NewRequest reads topics ("Job", "Job:shop", "*"), a namespace and the first
+// index. No topic is all of them.
+func NewRequest(named []string, namespace string, from fleet.Index) (Request, error) {
+	r := Request{topics: map[string][]string{}, namespace: namespace, from: from}
+	if len(named) > maxTopics {
+		return r, fleet.Errorf(fleet.CodeInvalid, "stream events: %d topics are named, at most %d are taken", len(named), maxTopics)
+	}
+	if len(named) == 0 {
+		named = []string{all}
+	}
+	for _, s := range named {
+		topic, key, ok := strings.Cut(s, ":")
+		if !ok {
+			key = all
+		}
+		if !slices.Contains(topics, topic) {
+			return r, fleet.Errorf(fleet.CodeInvalid, "stream events: there is no topic %q", topic).
+				WithHint("there are: %s", strings.Join(topics, ", "))
+		}
+		if key == "" {
+			return r, fleet.Errorf(fleet.CodeInvalid, "stream events: %q names no key", s).
+				WithHint("write it like Job:shop, or Job for all")
+		}
+		r.topics[topic] = append(r.topics[topic], key)
+	}
+	return r, nil
+}
+
+// position is the entry behind which the request begins, in a window that holds
+// what is behind floor, up to newest.
+func (r Request) position(floor, newest fleet.Index) (fleet.Index, error) {
+	switch {
+	case r.from == 0:
+		return floor, nil
+	case r.from <= floor:
+		return 0, tooOld(r.from, floor)
+	case r.from > newest+1:
+		return 0, fleet.Errorf(fleet.CodeInvalid, "stream events: index %d is not there yet, the newest is %d", r.from, newest).
+			WithHint("the cluster may have been put back to an older snapshot; read the state again and begin with index 0")
+	}
+	return r.from - 1, nil
+}
+
+func tooOld(from, floor fleet.Index) *fleet.Error {
+	return fleet.Errorf(fleet.CodeConflict, "stream events: index %d is older than the window, which begins at %d", from, floor+1).
+		WithHint("events in between are not kept any more: read the lists again, and go on from their index")
+}
+
+// pick returns what of an entry the request asks for, in order.
+func (r Request) pick(happened []state.Event) []state.Event {
+	var out []state.Event
+	for _, e := range happened {
+		if r.wants(e) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (r Request) wants(e state.Event) bool {
+	if e.Namespace != "" && r.namespace != all && e.Namespace != r.namespace {
+		return false
+	}
+	return matches(r.topics[e.Topic], e) || matches(r.topics[all], e)
+}
+
+func matches(keys []string, e state.Event) bool {
+	return slices.ContainsFunc(keys, func(k string) bool {
+		return k == all || k == e.Key || slices.Contains(e.FilterKeys, k)
+	})
+}
+
+// Batch is what happened in one entry, in Nomad's shape.
+type Batch struct {
+	Index  fleet.Index
+	Events []Event
+}
+
+// Event is one thing that happened.
+type Event struct {
+	Topic      string
+	Type       string
+	Key        string
+	Namespace  string
+	FilterKeys []string
+	Index      fleet.Index
+	Payload    Payload
+}
+
+// Payload is the object, as the entry left it.
+type Payload struct {
+	Job        *fleet.Job        `json:",omitempty"`
+	Deleted    bool              `json:",omitempty"`
+	Node       *fleet.Node       `json:",omitempty"`
+	Deployment *fleet.Deployment `json:",omitempty"`
+	Evaluation *fleet.Evaluation `json:",omitempty"`
+	Allocation *fleet.Alloc      `json:",omitempty"`
+}
+
+func batch(index fleet.Index, happened []state.Event) Batch {
+	b := Batch{Index: index, Events: make([]Event, 0, len(happened))}
+	for _, e := range happened {
+		b.Events = append(b.Events, Event{
+			Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: index,
+			Payload: Payload{
+				Job: e.Job, Deleted: e.Deleted, Node: e.Node, Deployment: e.Deployment, Evaluation: e.Evaluation, Allocation: e.Allocation,
+			},
+		})
+	}
+	return b
+}

@@ -1,0 +1,326 @@
+package state
+
+import (
+	"iter"
+	"maps"
+	"slices"
+
+	"skerry/fleet"
+)
+
+// Bounds of the window of events, in events and in roughly the bytes that they
+// take. What happened in one entry is kept or let go as a whole, and the newest
+// entry is always kept.
+const (
+	MaxEvents      = 16_384
+	maxEventsBytes = 8 << 20
+)
+
+// Topics of events.
+const (
+	TopicJob        = "Job"
+	TopicNode       = "Node"
+	TopicDeployment = "Deployment"
+	TopicEvaluation = "Evaluation"
+	TopicAllocation = "Allocation"
+)
+
+// Types of events, as Nomad's clients know them.
+const (
+	EventJobRegistered       = "JobRegistered"
+	EventJobDeregistered     = "JobDeregistered"
+	EventNodeRegistration    = "NodeRegistration"
+	EventNodeDeregistration  = "NodeDeregistration"
+	EventNodeEligibility     = "NodeEligibility"
+	EventNodeDrain           = "NodeDrain"
+	EventNodeChanged         = "NodeEvent"
+	EventDeploymentStatus    = "DeploymentStatusUpdate"
+	EventDeploymentPromotion = "DeploymentPromotion"
+	EventDeploymentHealth    = "DeploymentAllocHealth"
+	EventEvaluationUpdated   = "EvaluationUpdated"
+	EventAllocationCreated   = "AllocationCreated"
+	EventAllocationUpdated   = "AllocationUpdated"
+	EventAllocationDesired   = "AllocationUpdateDesiredStatus"
+)
+
+// Event is what one entry of the log did to one object, which is as the entry left
+// it. Of Job, Node, Deployment, Evaluation and Allocation the one of the topic is
+// set; they are read only. An allocation's job is not in it.
+type Event struct {
+	Topic      string
+	Type       string
+	Key        string // the object's id
+	Namespace  string // "" where the topic has none
+	FilterKeys []string
+	Deleted    bool // a job that is gone altogether
+	Job        *fleet.Job
+	Node       *fleet.Node
+	Deployment *fleet.Deployment
+	Evaluation *fleet.Evaluation
+	Allocation *fleet.Alloc
+}
+
+type (
+	// eventsRow is what happened in one entry.
+	eventsRow struct {
+		index  fleet.Index
+		events []Event
+		bytes  int
+	}
+	// windowRow is how much the window holds, and the newest entry that is not in it
+	// any more.
+	windowRow struct {
+		floor  fleet.Index
+		events int
+		bytes  int
+	}
+)
+
+// recordEvents puts what the entry did into the window. It is called once, when
+// nothing of the entry is open any more.
+func (t *tx) recordEvents() {
+	row := &eventsRow{index: t.index}
+	t.jobEvents(row)
+	t.nodeEvents(row)
+	t.deploymentEvents(row)
+	t.evalEvents(row)
+	t.allocEvents(row)
+	if len(row.events) == 0 {
+		return
+	}
+	t.happened.put(entryKey(t.index), row)
+	w := windowRow{}
+	if old := t.windows.at(t, key(tableWindow)); old != nil {
+		w = *old
+	}
+	w.events += len(row.events)
+	w.bytes += row.bytes
+	t.letGo(&w)
+	t.windows.put(key(tableWindow), &w)
+	t.bump(tableEvents)
+}
+
+// letGo drops the oldest entries until the window keeps its bounds.
+func (t *tx) letGo(w *windowRow) {
+	for old := range scan[eventsRow](t.base, tableEvents, indexID, nil) {
+		if w.events <= MaxEvents && w.bytes <= maxEventsBytes {
+			return
+		}
+		t.happened.remove(entryKey(old.index))
+		w.floor = old.index
+		w.events -= len(old.events)
+		w.bytes -= old.bytes
+	}
+}
+
+func (r *eventsRow) add(bytes int, e Event) {
+	r.events = append(r.events, e)
+	r.bytes += 256 + bytes
+}
+
+// changes lists the rows of a table that the entry changed, in the order of their
+// keys, each with the row before. A row is nil where there is none.
+func changes[R any](t *tx, w *working[R]) iter.Seq2[*R, *R] {
+	return func(yield func(old, now *R) bool) {
+		for _, k := range slices.Sorted(maps.Keys(w.dirty)) {
+			before := working[R]{table: w.table}
+			if !yield(before.at(t, []byte(k)), w.dirty[k]) {
+				return
+			}
+		}
+	}
+}
+
+func (t *tx) jobEvents(row *eventsRow) {
+	for old, now := range changes(t, &t.jobs) {
+		e := Event{Topic: TopicJob, Type: EventJobRegistered}
+		switch {
+		case now == nil && old == nil:
+			continue
+		case now == nil:
+			job := *old.job
+			job.Stop = true
+			e.Job, e.Type, e.Deleted = &job, EventJobDeregistered, true
+		case old != nil && old.job.JobModifyIndex == now.job.JobModifyIndex:
+			continue // what changed is counted of its allocations
+		default:
+			e.Job = now.job
+			if now.job.Stop {
+				e.Type = EventJobDeregistered
+			}
+		}
+		e.Key, e.Namespace = string(e.Job.ID), e.Job.Namespace
+		row.add(len(encode(*e.Job)), e)
+	}
+}
+
+func (t *tx) nodeEvents(row *eventsRow) {
+	for old, now := range changes(t, &t.nodes) {
+		e := Event{Topic: TopicNode}
+		switch {
+		case now == nil && old == nil:
+			continue
+		case now == nil:
+			e.Type = EventNodeDeregistration
+			now = old
+		case now.ModifyIndex != t.index:
+			continue // its journal went on, no more
+		default:
+			e.Type = nodeEvent(old, now)
+		}
+		node := now.Node
+		e.Node, e.Key = &node, string(node.ID)
+		row.add(512+64*(len(node.Attributes)+len(node.Meta)), e)
+	}
+}
+
+func nodeEvent(old, now *nodeRow) string {
+	switch {
+	case old == nil || old.DescriptionHash != now.DescriptionHash:
+		return EventNodeRegistration
+	case (old.DrainStrategy == nil) != (now.DrainStrategy == nil):
+		return EventNodeDrain
+	case old.SchedulingEligibility != now.SchedulingEligibility:
+		return EventNodeEligibility
+	}
+	return EventNodeChanged
+}
+
+func (t *tx) deploymentEvents(row *eventsRow) {
+	for old, now := range changes(t, &t.deployments) {
+		if now == nil || now.ModifyIndex != t.index {
+			continue
+		}
+		d := now.Deployment
+		row.add(256+256*len(d.TaskGroups), Event{
+			Topic: TopicDeployment, Type: deploymentEvent(old, now), Key: string(d.ID), Namespace: d.Namespace,
+			FilterKeys: []string{string(d.JobID)}, Deployment: &d,
+		})
+	}
+}
+
+func deploymentEvent(old, now *deploymentRow) string {
+	if old == nil || old.Status != now.Status || old.StatusDescription != now.StatusDescription {
+		return EventDeploymentStatus
+	}
+	for name, g := range now.TaskGroups {
+		if g.Promoted && !old.TaskGroups[name].Promoted {
+			return EventDeploymentPromotion
+		}
+	}
+	return EventDeploymentHealth
+}
+
+func (t *tx) evalEvents(row *eventsRow) {
+	for _, e := range changes(t, &t.evals) {
+		if e == nil || e.ModifyIndex != t.index {
+			continue
+		}
+		row.add(256+512*len(e.FailedTGAllocs), Event{
+			Topic: TopicEvaluation, Type: EventEvaluationUpdated, Key: string(e.ID), Namespace: e.Namespace,
+			FilterKeys: keysOf(string(e.JobID), string(e.DeploymentID)), Evaluation: e,
+		})
+	}
+}
+
+func (t *tx) allocEvents(row *eventsRow) {
+	for old, now := range changes(t, &t.allocs) {
+		if now == nil || now.ModifyIndex != t.index {
+			continue
+		}
+		a := now.Alloc
+		a.Job = nil
+		e := Event{
+			Topic: TopicAllocation, Type: EventAllocationUpdated, Key: string(a.ID), Namespace: a.Namespace,
+			FilterKeys: keysOf(string(a.JobID), string(a.DeploymentID)), Allocation: &a,
+		}
+		switch {
+		case old == nil:
+			e.Type = EventAllocationCreated
+		case old.DesiredStatus != a.DesiredStatus:
+			e.Type = EventAllocationDesired
+		}
+		bytes := 512
+		for _, s := range a.TaskStates {
+			bytes += 128 + 128*len(s.Events)
+		}
+		row.add(bytes, e)
+	}
+}
+
+func keysOf(keys ...string) []string {
+	return slices.DeleteFunc(keys, func(k string) bool { return k == "" })
+}
+
+// savedEvent is an event in a snapshot; Bytes is what its whole entry takes.
+type savedEvent struct {
+	Index fleet.Index
+	Bytes int
+	Event Event
+}
+
+// savedWindow is the window's end in a snapshot.
+type savedWindow struct{ Floor fleet.Index }
+
+func (v *View) persistEvents(out *recordWriter) {
+	for w := range scan[windowRow](v.txn, tableWindow, indexID, nil) {
+		out.put(recordWindow, savedWindow{w.floor})
+	}
+	for r := range scan[eventsRow](v.txn, tableEvents, indexID, nil) {
+		for _, e := range r.events {
+			out.put(recordEvent, savedEvent{r.index, r.bytes, e})
+		}
+	}
+}
+
+func (in *loader) event(s *savedEvent) error {
+	k := entryKey(s.Index)
+	w := in.window()
+	row := in.t.happened.at(in.t, k)
+	if row == nil {
+		row = &eventsRow{index: s.Index, bytes: s.Bytes}
+		in.t.happened.put(k, row)
+		w.bytes += s.Bytes
+	}
+	row.events = append(row.events, s.Event)
+	w.events++
+	return nil
+}
+
+func (in *loader) window() *windowRow {
+	w := in.t.windows.at(in.t, key(tableWindow))
+	if w == nil {
+		w = &windowRow{}
+		in.t.windows.put(key(tableWindow), w)
+	}
+	return w
+}
+
+// settleWindow begins the window behind a snapshot that has none.
+func (in *loader) settleWindow() {
+	if applied := in.t.metas.at(in.t, key(metaApplied)); applied != nil && in.t.windows.at(in.t, key(tableWindow)) == nil {
+		in.window().floor = applied.index
+	}
+}
+
+// EventsAfter lists the entries behind index that the window holds, oldest first,
+// each with what happened in it.
+func (v *View) EventsAfter(index fleet.Index) iter.Seq2[fleet.Index, []Event] {
+	rows := from[eventsRow](v, tableEvents, indexID, entryKey(index+1))
+	return func(yield func(fleet.Index, []Event) bool) {
+		for r := range rows {
+			if !yield(r.index, r.events) {
+				return
+			}
+		}
+	}
+}
+
+// EventsFloor is the newest entry whose events are not kept any more: what
+// happened behind it is all there.
+func (v *View) EventsFloor() fleet.Index {
+	if w, ok := one[windowRow](v, tableWindow, key(tableWindow)); ok {
+		return w.floor
+	}
+	return 0
+}
