@@ -159,6 +159,7 @@ func (a *API) routes() {
 	a.evalRoutes()
 	a.clusterRoutes()
 	a.eventRoutes()
+	a.searchRoutes()
 	a.schedulingRoutes()
 	a.mux.Handle("GET /v1/metrics", promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

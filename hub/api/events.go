@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strconv"
 	"time"
 
 	"skerry/fleet"
@@ -42,7 +43,15 @@ func (a *API) eventRequest(r *http.Request) (events.Request, fleet.Index, error)
 			return events.Request{}, 0, err
 		}
 	}
-	req, err := events.NewRequest(r.URL.Query()["topic"], q.namespace, q.minIndex)
+	from := q.minIndex
+	if s := r.URL.Query().Get("after"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 63)
+		if err != nil || from != 0 {
+			return events.Request{}, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter after: %q is not a whole number, or index is there as well", s)
+		}
+		from = fleet.Index(n) + 1
+	}
+	req, err := events.NewRequest(r.URL.Query()["topic"], q.namespace, from)
 	if err != nil {
 		return req, 0, err
 	}
@@ -65,4 +74,3 @@ func (s slowSink) Write(b []byte) (int, error) {
 	}
 	return n, s.rc.Flush()
 }
-

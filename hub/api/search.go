@@ -1,0 +1,264 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// Bounds of a search, as Nomad has them.
+const (
+	// maxMatches is how many ids a prefix search gives of each context.
+	maxMatches = 20
+	// maxFuzzy is how many matches a fuzzy search gives of each context.
+	maxFuzzy = 100
+	// minTerm and maxTerm bound what is searched for, in bytes.
+	minTerm = 2
+	maxTerm = 512
+)
+
+// Contexts of a search.
+const (
+	contextAll         = "all"
+	contextAllocs      = "allocs"
+	contextDeployments = "deployment"
+	contextEvals       = "evals"
+	contextJobs        = "jobs"
+	contextNodes       = "nodes"
+	contextPools       = "node_pools"
+	contextNamespaces  = "namespaces"
+)
+
+// idContexts are those that have ids to search by prefix.
+var idContexts = []string{contextAllocs, contextDeployments, contextEvals, contextJobs, contextNodes, contextPools, contextNamespaces}
+
+// insideJobs are the contexts of what is found inside of jobs.
+var insideJobs = []string{"groups", "services", "tasks", "images", "commands", "classes"}
+
+// later are contexts of what this release does not have: nothing is found there.
+var later = []string{"quotas", "recommendations", "scaling_policy", "plugins", "vars", "volumes", "host_volumes"}
+
+func (a *API) searchRoutes() {
+	a.put("/v1/search", a.search(a.searchPrefix))
+	a.put("/v1/search/fuzzy", a.search(a.searchFuzzy))
+}
+
+// searchRequest is the body of both searches.
+type searchRequest struct {
+	Prefix  string
+	Text    string
+	Context string
+}
+
+// answerMeta is what Nomad's clients find in a search's answer itself.
+type answerMeta struct {
+	Index       fleet.Index
+	LastContact int64
+	KnownLeader bool
+}
+
+// search makes a handler: a search is a read with a body, which is read once.
+func (a *API) search(f func(v *state.View, q query, req searchRequest) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var req searchRequest
+		if err := body(r, &req); err != nil {
+			a.fail(w, err)
+			return
+		}
+		if err := req.check(); err != nil {
+			a.fail(w, err)
+			return
+		}
+		a.read(func(v *state.View, _ *http.Request, q query) (any, fleet.Index, error) {
+			answer, err := f(v, q, req)
+			return answer, v.Index(), err
+		})(w, r)
+	}
+}
+
+func (req *searchRequest) check() error {
+	if req.Context == "" {
+		req.Context = contextAll
+	}
+	known := slices.Concat([]string{contextAll}, idContexts, insideJobs, later)
+	if !slices.Contains(known, req.Context) {
+		return fleet.Errorf(fleet.CodeInvalid, "search: there is no context %q", req.Context).
+			WithHint("there are: %s", strings.Join(known, ", "))
+	}
+	if len(req.Prefix) > maxTerm || len(req.Text) > maxTerm {
+		return fleet.Errorf(fleet.CodeInvalid, "search: at most %d bytes are searched for", maxTerm)
+	}
+	return nil
+}
+
+func (req searchRequest) wants(context string) bool {
+	return req.Context == contextAll || req.Context == context
+}
+
+// searchPrefix finds ids that begin with a prefix.
+func (a *API) searchPrefix(v *state.View, q query, req searchRequest) (any, error) {
+	answer := struct {
+		Matches     map[string][]string
+		Truncations map[string]bool
+		answerMeta
+	}{map[string][]string{}, map[string]bool{}, a.answerMeta(v)}
+	for _, context := range idContexts {
+		if !req.wants(context) {
+			continue
+		}
+		found := []string{}
+		ids(v, q.namespace, context, func(id string) bool {
+			if strings.HasPrefix(id, req.Prefix) {
+				found = append(found, id)
+			}
+			return len(found) <= maxMatches
+		}, req.Prefix)
+		answer.Truncations[context] = len(found) > maxMatches
+		answer.Matches[context] = found[:min(len(found), maxMatches)]
+	}
+	return answer, nil
+}
+
+func (a *API) answerMeta(v *state.View) answerMeta {
+	_, known := a.cfg.Cluster.Leader()
+	return answerMeta{Index: v.Index(), KnownLeader: known}
+}
+
+// ids gives the ids of a context that may begin with a prefix, in order, as long as
+// more are wanted.
+func ids(v *state.View, ns, context string, more func(id string) bool, prefix string) {
+	switch context {
+	case contextAllocs:
+		each(v.Allocs(ns, prefix), func(al *fleet.Alloc) bool { return more(string(al.ID)) })
+	case contextDeployments:
+		each(v.Deployments(ns, prefix), func(d *fleet.Deployment) bool { return more(string(d.ID)) })
+	case contextEvals:
+		each(v.Evals(ns, prefix), func(e *fleet.Evaluation) bool { return more(string(e.ID)) })
+	case contextJobs:
+		each(v.Jobs(ns, prefix), func(j *fleet.Job) bool { return more(string(j.ID)) })
+	case contextNodes:
+		each(v.Nodes(prefix), func(n *fleet.Node) bool { return more(string(n.ID)) })
+	case contextPools:
+		each(v.Pools(), func(p *fleet.Pool) bool { return more(p.Name) })
+	case contextNamespaces:
+		more(fleet.DefaultNamespace)
+	}
+}
+
+func each[T any](seq func(func(T) bool), f func(T) bool) { seq(f) }
+
+// FuzzyMatch is a name, and the ids of what it is found in, the outermost first.
+type FuzzyMatch struct {
+	ID    string
+	Scope []string `json:",omitempty"`
+}
+
+// fuzzy collects matches of a text by context.
+type fuzzy struct {
+	text  string // lower case
+	found map[string][]FuzzyMatch
+}
+
+func (f *fuzzy) look(context, name string, scope ...string) {
+	if strings.Contains(strings.ToLower(name), f.text) {
+		f.found[context] = append(f.found[context], FuzzyMatch{name, scope})
+	}
+}
+
+// searchFuzzy finds names that have a text in them, and of what has no name the ids
+// that begin with it.
+func (a *API) searchFuzzy(v *state.View, q query, req searchRequest) (any, error) {
+	if len(req.Text) < minTerm {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "search: %q is too short, at least %d bytes are needed", req.Text, minTerm)
+	}
+	f := &fuzzy{text: strings.ToLower(req.Text), found: map[string][]FuzzyMatch{}}
+	f.jobs(v, q, req)
+	if req.wants(contextAllocs) {
+		for al := range v.Allocs(q.namespace, "") {
+			f.look(contextAllocs, al.Name, al.Namespace, string(al.ID))
+		}
+	}
+	if req.wants(contextNodes) {
+		for n := range v.Nodes("") {
+			f.look(contextNodes, n.Name, string(n.ID))
+		}
+	}
+	if req.wants(contextPools) {
+		for p := range v.Pools() {
+			f.look(contextPools, p.Name)
+		}
+	}
+	if req.wants(contextNamespaces) {
+		f.look(contextNamespaces, fleet.DefaultNamespace)
+	}
+	for _, context := range []string{contextEvals, contextDeployments} {
+		if req.wants(context) {
+			ids(v, q.namespace, context, func(id string) bool {
+				f.found[context] = append(f.found[context], FuzzyMatch{ID: id})
+				return len(f.found[context]) <= maxFuzzy
+			}, f.text)
+		}
+	}
+	answer := struct {
+		Matches     map[string][]FuzzyMatch
+		Truncations map[string]bool
+		answerMeta
+	}{f.found, map[string]bool{}, a.answerMeta(v)}
+	for context, found := range f.found {
+		f.order(found)
+		answer.Truncations[context] = len(found) > maxFuzzy
+		f.found[context] = found[:min(len(found), maxFuzzy)]
+	}
+	return answer, nil
+}
+
+// jobs looks at jobs and at what is inside of them.
+func (f *fuzzy) jobs(v *state.View, q query, req searchRequest) {
+	for j := range v.Jobs(q.namespace, "") {
+		job := []string{j.Namespace, string(j.ID)}
+		if req.wants(contextJobs) {
+			f.look(contextJobs, j.Name, job...)
+		}
+		look := func(context, name string, scope []string) {
+			if name != "" && req.wants(context) {
+				f.look(context, name, scope...)
+			}
+		}
+		for _, g := range j.TaskGroups {
+			group := append(slices.Clone(job), g.Name)
+			look("groups", g.Name, job)
+			for _, s := range g.Services {
+				look("services", s.Name, group)
+			}
+			for _, t := range g.Tasks {
+				task := append(slices.Clone(group), t.Name)
+				look("tasks", t.Name, group)
+				for _, s := range t.Services {
+					look("services", s.Name, task)
+				}
+				look("images", text(t.Config["image"]), task)
+				look("commands", text(t.Config["command"]), task)
+				look("classes", text(t.Config["class"]), task)
+			}
+		}
+	}
+}
+
+// text is a configured value that is text, else "".
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+// order puts names first in which the text comes early, then short ones.
+func (f *fuzzy) order(found []FuzzyMatch) {
+	at := func(m FuzzyMatch) int { return strings.Index(strings.ToLower(m.ID), f.text) }
+	slices.SortStableFunc(found, func(x, y FuzzyMatch) int {
+		return cmp.Or(cmp.Compare(at(x), at(y)), cmp.Compare(len(x.ID), len(y.ID)), strings.Compare(x.ID, y.ID),
+			slices.Compare(x.Scope, y.Scope))
+	})
+}
