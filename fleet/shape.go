@@ -5,17 +5,41 @@ import "encoding/json"
 // What of Nomad's JSON differs in its structure from the nouns: the resources of
 // allocations and nodes. Everything else is told by the field names.
 type (
-	cpuShape    struct{ CpuShares int }
-	memoryShape struct{ MemoryMB int }
-	diskShape   struct{ DiskMB int }
+	cpuShape struct {
+		CpuShares     int
+		ReservedCores []int `json:",omitempty"`
+	}
+	memoryShape struct {
+		MemoryMB    int
+		MemoryMaxMB int `json:",omitempty"`
+	}
+	diskShape struct{ DiskMB int }
 
 	taskResourcesShape struct {
-		Cpu    cpuShape
-		Memory memoryShape
+		Cpu     cpuShape
+		Memory  memoryShape
+		Devices []AllottedDevice `json:",omitempty"`
+	}
+	sharedShape struct {
+		DiskMB   int
+		Networks []networkShape `json:",omitempty"`
+		Ports    []portShape    `json:",omitempty"`
+	}
+	networkShape struct {
+		Mode          string
+		IP            string
+		ReservedPorts []Port
+		DynamicPorts  []Port
+	}
+	portShape struct {
+		Label  string
+		Value  int
+		To     int
+		HostIP string
 	}
 	allocResourcesShape struct {
 		Tasks  map[string]taskResourcesShape
-		Shared diskShape
+		Shared sharedShape
 	}
 	nodeResourcesShape struct {
 		Cpu     cpuShape
@@ -51,16 +75,83 @@ type (
 // MarshalJSON writes AllocatedResources in Nomad's shape: by task where the job is
 // known, else all under the group's name.
 func (a Alloc) MarshalJSON() ([]byte, error) {
-	res := &allocResourcesShape{Tasks: map[string]taskResourcesShape{}, Shared: diskShape{a.AllocatedResources.DiskMB}}
-	if g := a.Group(); g != nil && g.Resources() == a.AllocatedResources {
-		for _, t := range g.Tasks {
-			res.Tasks[t.Name] = taskResourcesShape{cpuShape{t.Resources.CPU}, memoryShape{t.Resources.MemoryMB}}
+	res := &allocResourcesShape{Tasks: map[string]taskResourcesShape{}, Shared: a.sharedShape()}
+	if g := a.Group(); g != nil && a.ofGroup(g) {
+		for i := range g.Tasks {
+			res.Tasks[g.Tasks[i].Name] = a.taskShape(&g.Tasks[i])
 		}
 	} else {
 		total := a.AllocatedResources
-		res.Tasks[a.TaskGroup] = taskResourcesShape{cpuShape{total.CPU}, memoryShape{total.MemoryMB}}
+		res.Tasks[a.TaskGroup] = taskResourcesShape{Cpu: cpuShape{CpuShares: total.CPU}, Memory: memoryShape{MemoryMB: total.MemoryMB}}
 	}
 	return json.Marshal(allocShape{(*plainAlloc)(&a), res})
+}
+
+// ofGroup reports whether the allocation takes what the tasks of the group add up to,
+// but for what depends on its node.
+func (a *Alloc) ofGroup(g *TaskGroup) bool {
+	sum, has := Resources{DiskMB: g.EphemeralDisk.SizeMB}, a.AllocatedResources
+	for _, t := range g.Tasks {
+		sum = sum.Add(t.Resources.Resources)
+	}
+	if has.Cores > 0 {
+		sum.CPU, has.CPU = 0, 0
+	}
+	sum.MemoryMaxMB, has.MemoryMaxMB = 0, 0
+	return sum == has
+}
+
+// taskShape is what one task has.
+func (a *Alloc) taskShape(t *Task) taskResourcesShape {
+	shape := taskResourcesShape{Cpu: cpuShape{CpuShares: t.Resources.CPU}, Memory: memoryShape{MemoryMB: t.Resources.MemoryMB}}
+	if a.AllocatedResources.MemoryMaxMB > 0 {
+		shape.Memory.MemoryMaxMB = t.Resources.MemoryMaxMB
+	}
+	if a.Allotment != nil {
+		given := a.Allotment.Tasks[t.Name]
+		shape.Cpu.ReservedCores, shape.Devices = given.Cores, given.Devices
+	}
+	if t.Resources.Cores > 0 && a.AllocatedResources.Cores > 0 {
+		// The cpu of whole cores is shared out by how many a task has.
+		rest := a.AllocatedResources.CPU - a.sharesOf()
+		shape.Cpu.CpuShares += rest * t.Resources.Cores / a.AllocatedResources.Cores
+	}
+	return shape
+}
+
+// sharesOf is the cpu that the tasks ask for by amount.
+func (a *Alloc) sharesOf() int {
+	sum := 0
+	for _, t := range a.Group().Tasks {
+		sum += t.Resources.CPU
+	}
+	return sum
+}
+
+// sharedShape is what the allocation's tasks have in common: disk and ports.
+func (a *Alloc) sharedShape() sharedShape {
+	shape := sharedShape{DiskMB: a.AllocatedResources.DiskMB}
+	if a.Allotment == nil || len(a.Allotment.Ports) == 0 {
+		return shape
+	}
+	n := networkShape{Mode: NetworkHost, IP: a.Allotment.Ports[0].HostIP}
+	fixed := map[string]bool{}
+	if g := a.Group(); g != nil {
+		for _, p := range g.Ports() {
+			fixed[p.Label] = p.Value > 0
+		}
+	}
+	for _, p := range a.Allotment.Ports {
+		shape.Ports = append(shape.Ports, portShape{p.Label, p.Value, p.To, p.HostIP})
+		port := Port{Label: p.Label, Value: p.Value, To: p.To}
+		if fixed[p.Label] {
+			n.ReservedPorts = append(n.ReservedPorts, port)
+		} else {
+			n.DynamicPorts = append(n.DynamicPorts, port)
+		}
+	}
+	shape.Networks = []networkShape{n}
+	return shape
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, and Nomad's own allocations.
@@ -88,7 +179,7 @@ func (n Node) MarshalJSON() ([]byte, error) {
 }
 
 func resourcesShape(r Resources) nodeResourcesShape {
-	return nodeResourcesShape{Cpu: cpuShape{r.CPU}, Memory: memoryShape{r.MemoryMB}, Disk: diskShape{r.DiskMB}}
+	return nodeResourcesShape{Cpu: cpuShape{CpuShares: r.CPU}, Memory: memoryShape{MemoryMB: r.MemoryMB}, Disk: diskShape{r.DiskMB}}
 }
 
 // deviceShapes groups devices of one vendor, type and name, in order of appearance.

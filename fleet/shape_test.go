@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -126,5 +127,33 @@ func mustDecode(tb testing.TB, data []byte, into any) {
 	tb.Helper()
 	if err := json.Unmarshal(data, into); err != nil {
 		tb.Fatalf("%v: %s", err, data)
+	}
+}
+
+// TestClientReadsAllotment: ports, cores and devices are where Nomad's client looks
+// for them.
+func TestClientReadsAllotment(t *testing.T) {
+	a := alloc()
+	a.AllocatedResources.Cores, a.AllocatedResources.MemoryMaxMB = 1, 600
+	j := *a.Job
+	j.TaskGroups = slices.Clone(j.TaskGroups)
+	j.TaskGroups[0].Tasks = slices.Clone(j.TaskGroups[0].Tasks)
+	j.TaskGroups[0].Tasks[0].Resources.Cores, j.TaskGroups[0].Tasks[0].Resources.MemoryMaxMB = 1, 600
+	j.TaskGroups[0].Networks = []fleet.NetworkResource{{Mode: "host", ReservedPorts: []fleet.Port{{Label: "http", Value: 80}}, DynamicPorts: []fleet.Port{{Label: "admin"}}}}
+	a.Job = &j
+	a.Allotment = &fleet.Allotment{
+		Ports: []fleet.AllottedPort{{Label: "http", Value: 80, HostIP: "192.0.2.1"}, {Label: "admin", Value: 20001, To: 9, HostIP: "192.0.2.1"}},
+		Tasks: map[string]fleet.TaskAllotment{"t": {Cores: []int{3}, Devices: []fleet.AllottedDevice{{Vendor: "v", Type: "gpu", Name: "m", DeviceIDs: []string{"g0"}}}}},
+	}
+	var got api.Allocation
+	mustDecode(t, mustJSON(t, a), &got)
+	task, shared := got.AllocatedResources.Tasks["t"], got.AllocatedResources.Shared
+	if task == nil || len(task.Cpu.ReservedCores) != 1 || task.Cpu.ReservedCores[0] != 3 || task.Memory.MemoryMaxMB != 600 ||
+		len(task.Devices) != 1 || task.Devices[0].DeviceIDs[0] != "g0" {
+		t.Errorf("task %+v", task)
+	}
+	if len(shared.Ports) != 2 || shared.Ports[1].Value != 20001 || shared.Ports[1].To != 9 || shared.Ports[1].HostIP != "192.0.2.1" ||
+		len(shared.Networks) != 1 || shared.Networks[0].ReservedPorts[0].Value != 80 || shared.Networks[0].DynamicPorts[0].Label != "admin" {
+		t.Errorf("shared %+v", shared)
 	}
 }

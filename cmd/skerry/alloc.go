@@ -57,6 +57,7 @@ func writeAlloc(w io.Writer, a fleet.Alloc) error {
 	}
 	t.Add("Placed", fmt.Sprintf("%s, score %.3f, evaluation %s", console.Ago(time.Now(), console.Nano(a.CreateTime)), a.Score, fleet.Short(a.EvalID)))
 	t.Add("Resources", fmt.Sprintf("cpu %d MHz, memory %d MB, disk %d MB", a.AllocatedResources.CPU, a.AllocatedResources.MemoryMB, a.AllocatedResources.DiskMB))
+	addAllotment(&t, a.Allotment)
 	if a.PreviousAllocation != "" {
 		t.Add("Replaces", fleet.Short(a.PreviousAllocation))
 	}
@@ -77,7 +78,7 @@ func writeAlloc(w io.Writer, a fleet.Alloc) error {
 			return err
 		}
 	}
-	return nil
+	return writePlacement(w, a.Metrics)
 }
 
 func note(what, why string) string {
