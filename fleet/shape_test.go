@@ -148,7 +148,7 @@ func TestClientReadsAllotment(t *testing.T) {
 	var got api.Allocation
 	mustDecode(t, mustJSON(t, a), &got)
 	task, shared := got.AllocatedResources.Tasks["t"], got.AllocatedResources.Shared
-	if task == nil || len(task.Cpu.ReservedCores) != 1 || task.Cpu.ReservedCores[0] != 3 || task.Memory.MemoryMaxMB != 600 ||
+	if task == nil || task.Memory.MemoryMaxMB != 600 ||
 		len(task.Devices) != 1 || task.Devices[0].DeviceIDs[0] != "g0" {
 		t.Errorf("task %+v", task)
 	}
