@@ -57,7 +57,7 @@ func groupProcesses(g *TaskGroup) string {
 
 // taskProcess is what of a task its running process depends on.
 func taskProcess(t Task) Task {
-	t.Constraints, t.RestartPolicy = nil, nil
+	t.Constraints, t.Affinities, t.RestartPolicy = nil, nil, nil
 	t.KillTimeout, t.KillSignal = 0, ""
 	t.Leader = false
 	return t
@@ -68,6 +68,7 @@ func jobPlacement(j *Job) Job {
 	return Job{
 		Region: j.Region, Namespace: j.Namespace, Name: j.Name, Priority: j.Priority, AllAtOnce: j.AllAtOnce,
 		Datacenters: j.Datacenters, NodePool: j.NodePool, Constraints: j.Constraints, Meta: j.Meta,
+		Affinities: j.Affinities, Spreads: j.Spreads,
 	}
 }
 

@@ -189,3 +189,47 @@ func TestSystemRetryLimit(t *testing.T) {
 		})
 	}
 }
+
+// B98: five at once, and the rest when these run.
+func TestSystemRolling(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(10)
+	rolling := func(j *fleet.Job) { j.TaskGroups[0].Update = &fleet.Update{MaxParallel: 5} }
+	c.register(job(1, system, rolling))
+	for _, a := range c.alive() {
+		c.report(a, fleet.ClientRunning)
+	}
+	c.settle()
+	c.register(job(1, system, rolling, func(j *fleet.Job) { task(j).Env = map[string]string{"v": "2"} }))
+	versions := func() map[uint64]int {
+		count := map[uint64]int{}
+		for _, a := range c.alive() {
+			count[a.JobVersion]++
+		}
+		return count
+	}
+	if got := versions(); got[0] != 5 || got[1] != 5 {
+		t.Fatalf("after the first evaluation: %v", got)
+	}
+	for range 10 {
+		for _, a := range c.allocs() {
+			if a.JobVersion == 1 && a.ClientStatus == fleet.ClientPending {
+				c.report(a, fleet.ClientRunning)
+				break
+			}
+		}
+		c.settle()
+		starting := 0
+		for _, a := range c.alive() {
+			if a.JobVersion == 1 && a.ClientStatus == fleet.ClientPending {
+				starting++
+			}
+		}
+		if starting > 5 {
+			t.Fatalf("%d are starting at once", starting)
+		}
+	}
+	if got := versions(); got[1] != 10 {
+		t.Errorf("in the end: %v", got)
+	}
+}

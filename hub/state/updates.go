@@ -294,7 +294,18 @@ func (t *tx) judge(before, after *fleet.Alloc, n *nodeRow, w *wake) {
 		}
 	case before.ClientStatus == fleet.ClientUnknown && after.ClientStatus != fleet.ClientUnknown:
 		w.want(after.Namespace, after.JobID, fleet.TriggerReconnect, &n.Node)
+	case rollsOn(before, after):
+		w.want(after.Namespace, after.JobID, fleet.TriggerNodeUpdate, &n.Node)
 	case ended && after.ClientStatus != before.ClientStatus:
 		w.want(after.Namespace, after.JobID, fleet.TriggerRetryFailedAlloc, &n.Node)
 	}
+}
+
+// rollsOn reports whether an allocation of a system job began to run for which others
+// wait to be replaced, with no deployment that would see to it.
+func rollsOn(before, after *fleet.Alloc) bool {
+	g := after.Group()
+	return g != nil && after.Job.Type == fleet.JobTypeSystem && g.Update.Rolling() &&
+		after.DeploymentID == "" && after.PreviousAllocation != "" &&
+		before.ClientStatus == fleet.ClientPending && after.ClientStatus == fleet.ClientRunning
 }
