@@ -21,7 +21,7 @@ const (
 	// othersShown is how many other candidates the first placements of a group show,
 	// and othersShownTimes how many placements those are: each is an entry in the log.
 	othersShown      = 4
-	othersShownTimes = 10
+	othersShownTimes = 3
 )
 
 // cluster is what ranking reads of the state.
@@ -113,6 +113,11 @@ func newRanking(c cluster, job *fleet.Job, g *fleet.TaskGroup, t *tenancy, draw 
 		cluster: c, g: g, ask: g.Resources(), needs: g.NeedsAllotment(), where: where, rules: distincts(job, g), likes: likes,
 		spreads: spreadings(job, g), tenants: t, draw: draw, target: candidatesMin, byNode: map[fleet.NodeID]*candidate{},
 		laneNamed: map[string]*lane{},
+	}
+	if r.needs {
+		h := fnv.New64a()
+		h.Write([]byte(job.Namespace + "/" + string(job.ID) + "/" + g.Name))
+		r.seed = h.Sum64()
 	}
 	if len(r.spreads) == 0 {
 		r.lanes = []*lane{{}}
