@@ -46,6 +46,7 @@ edge/link               < fleet syncproto
 edge/runner             < fleet drivers
 edge/fingerprint        < fleet drivers devices
 edge/local              < fleet
+edge/files              < fleet
 edge/swarm              < fleet edge
 edge                    < fleet syncproto
 

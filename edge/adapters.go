@@ -157,3 +157,7 @@ func (l linkEdge) Logs(ctx context.Context, req syncproto.Request) (io.ReadClose
 		Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow,
 	})
 }
+
+func (l linkEdge) Files(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	return l.e.files(ctx, req)
+}

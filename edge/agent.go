@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"skerry/edge/files"
 	"skerry/edge/local"
 	"skerry/edge/tasklog"
 	"skerry/fleet"
@@ -225,6 +226,24 @@ func (e *Edge) logs(ctx context.Context, id fleet.AllocID, req tasklog.Request) 
 		return ok && s.Terminal()
 	}
 	return tasklog.Open(ctx, req)
+}
+
+// files answers what a hub asks of an allocation's folder.
+func (e *Edge) files(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	held, err := e.allocs.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := held[req.Alloc]; !ok {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not held on this edge", req.Alloc)
+	}
+	return files.Open(ctx, files.Request{
+		Dir: e.dir.File(allocsDir, string(req.Alloc)), Kind: req.Kind, Path: req.Path, Offset: req.Offset, Limit: req.Limit,
+		Ended: func() bool {
+			s, ok := e.journal.State(req.Alloc)
+			return ok && s.Terminal()
+		},
+	})
 }
 
 // taskOf checks a task's name; "" names the only task.

@@ -244,6 +244,31 @@ func (c cluster) Members() []api.Member {
 	return out
 }
 
+func (c cluster) Peers() ([]api.Peer, fleet.Index, error) {
+	peers, index, err := c.h.node.Configuration()
+	out := make([]api.Peer, 0, len(peers))
+	for _, p := range peers {
+		out = append(out, api.Peer(p))
+	}
+	return out, index, err
+}
+
+// standingTimeout is how long a hub may take to say how far it is.
+const standingTimeout = 2 * time.Second
+
+func (c cluster) Standing(ctx context.Context, id fleet.HubID) (api.Standing, error) {
+	if id == c.h.id() {
+		return c.h.standing(), nil
+	}
+	addr, err := c.h.hubAddr(id)
+	if err != nil {
+		return api.Standing{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, standingTimeout)
+	defer cancel()
+	return call[struct{}, api.Standing](ctx, c.h, addr, methodStand, struct{}{})
+}
+
 func (c cluster) Self() api.Self {
 	h := c.h
 	stats := h.node.Stats()

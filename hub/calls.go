@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/api"
 	"skerry/hub/broker"
 	"skerry/hub/consensus"
 	"skerry/hub/liveness"
@@ -27,6 +28,7 @@ const (
 	methodBeats   = "liveness.beats" // beats
 	methodHeard   = "liveness.heard" // nothing; gives times by node
 	methodProbe   = "gateway.probe"  // a node's id; gives whether its edge answered
+	methodStand   = "raft.standing"  // nothing; gives an api.Standing
 	methodLogs    = "gateway.logs"   // a logsRequest; answers with a stream
 )
 
@@ -79,6 +81,9 @@ func (h *Hub) serveCalls() {
 	}))
 	p.Handle(methodProbe, answers(func(ctx context.Context, _ string, node fleet.NodeID) (bool, error) {
 		return h.gateway.Probe(ctx, node), nil
+	}))
+	p.Handle(methodStand, answers(func(context.Context, string, struct{}) (api.Standing, error) {
+		return h.standing(), nil
 	}))
 	p.HandleStream(methodLogs, h.serveLogs)
 }
@@ -154,6 +159,12 @@ func (h *Hub) heardHere() (map[fleet.NodeID]int64, error) {
 		out[node] = at.UnixNano()
 	}
 	return out, nil
+}
+
+// standing is how far this hub is.
+func (h *Hub) standing() api.Standing {
+	s := h.node.Stats()
+	return api.Standing{Term: s.Term, LastIndex: s.LastIndex}
 }
 
 // serveLogs passes a task's output on to another hub.

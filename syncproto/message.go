@@ -238,19 +238,28 @@ type Resync struct {
 }
 
 // Request opens a stream from hub to edge; Reply starts the answer, and for
-// "logs" raw bytes follow it until the stream ends.
+// every kind raw bytes follow it until the stream ends.
 type Request struct {
-	Kind   string        `cbor:"1,keyasint"` // RequestLogs
+	Kind   string        `cbor:"1,keyasint"` // RequestLogs …
 	Alloc  fleet.AllocID `cbor:"2,keyasint"`
 	Task   string        `cbor:"3,keyasint"`
 	Stream string        `cbor:"4,keyasint"` // "stdout" or "stderr"
 	Offset int64         `cbor:"5,keyasint"`
 	Origin string        `cbor:"6,keyasint"` // "start" or "end"
 	Follow bool          `cbor:"7,keyasint"`
+	Path   string        `cbor:"8,keyasint,omitempty"` // of a file, below the allocation's folder
+	Limit  int64         `cbor:"9,keyasint,omitempty"` // bytes to read of it; 0: all
 }
 
-// RequestLogs is the kind of Request that reads a task's output.
-const RequestLogs = "logs"
+// Kinds of Request: a task's output, and what lies in an allocation's folder (a
+// list and a description are JSON).
+const (
+	RequestLogs   = "logs"
+	RequestList   = "ls"
+	RequestStat   = "stat"
+	RequestRead   = "readat"
+	RequestStream = "stream"
+)
 
 type Reply struct {
 	Error *fleet.Error `cbor:"1,keyasint,omitempty"`

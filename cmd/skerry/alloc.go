@@ -20,7 +20,7 @@ import (
 
 func allocCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "alloc", Short: "Show allocations, their logs and their history; stop them"}
-	c.AddCommand(allocStatus(o), allocLogs(o), allocHistory(o), allocStop(o))
+	c.AddCommand(allocFS(o), allocStatus(o), allocLogs(o), allocHistory(o), allocStop(o))
 	return c
 }
 
@@ -191,6 +191,37 @@ func evalCommand(o *operator) *cobra.Command {
 			return writeEval(cmd.OutOrStdout(), e)
 		},
 	})
+	c.AddCommand(evalList(o))
+	return c
+}
+
+func evalList(o *operator) *cobra.Command {
+	var filter, job, status string
+	c := &cobra.Command{
+		Use: "list", Short: "List evaluations, the newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			q := url.Values{"reverse": {"true"}, "filter": {filter}, "job": {job}, "status": {status}}
+			var list []fleet.Evaluation
+			if _, err := hub.Read(cmd.Context(), "/v1/evaluations", q, &list); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), list)
+			}
+			t := console.Table{Heads: []string{"ID", "PRIORITY", "TRIGGERED BY", "JOB", "STATUS", "FAILURES"}}
+			for _, e := range list {
+				t.Add(fleet.Short(e.ID), e.Priority, e.TriggeredBy, e.JobID, e.Status, len(e.FailedTGAllocs) > 0)
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&filter, "filter", "", "those that an expression holds for")
+	c.Flags().StringVar(&job, "job", "", "those of a job")
+	c.Flags().StringVar(&status, "status", "", "those of a status")
 	return c
 }
 

@@ -42,8 +42,9 @@ func run() int {
 
 // operator is what every operator's command is told, and where it writes.
 type operator struct {
-	addr string
-	json bool
+	addr     string
+	json     bool
+	template string
 }
 
 func (o *operator) client() (*client.Client, error) { return client.New(o.addr) }
@@ -72,7 +73,7 @@ func command() *cobra.Command {
 		root.AddCommand(c)
 	}
 	o := &operator{}
-	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o)} {
+	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o), operatorCommand(o)} {
 		o.addTo(c)
 		root.AddCommand(c)
 	}
@@ -87,8 +88,26 @@ func (o *operator) addTo(c *cobra.Command) {
 	flags := c.PersistentFlags()
 	flags.StringVar(&o.addr, "addr", client.DefaultAddr, "address of a hub's HTTP API")
 	flags.BoolVar(&o.json, "json", false, "write JSON")
+	flags.StringVarP(&o.template, "template", "t", "", "write what --json would, through a Go template")
 	settings.AddFlag(flags)
-	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return settings.Complete(cmd.Flags(), os.Environ()) }
+	var shaped *console.Shaper
+	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := settings.Complete(cmd.Flags(), os.Environ()); err != nil || o.template == "" {
+			return err
+		}
+		o.json = true
+		shaped, err = console.NewShaper(cmd.OutOrStdout(), o.template)
+		if err == nil {
+			cmd.SetOut(shaped)
+		}
+		return err
+	}
+	c.PersistentPostRunE = func(*cobra.Command, []string) error {
+		if shaped == nil {
+			return nil
+		}
+		return shaped.Close()
+	}
 }
 
 func versionCommand() *cobra.Command {

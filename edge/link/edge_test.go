@@ -288,3 +288,7 @@ func (s *site) Logs(ctx context.Context, req syncproto.Request) (io.ReadCloser, 
 	}
 	return io.NopCloser(bytes.NewReader(bytes.Repeat([]byte("log "), 50_000))), nil
 }
+
+func (s *site) Files(_ context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	return nil, fleet.Errorf(fleet.CodeNotFound, "no file %s here", req.Path)
+}

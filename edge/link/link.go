@@ -110,6 +110,9 @@ type Edge interface {
 	Restate(ctx context.Context) error
 	// Logs opens a task's output; following readers end with ctx.
 	Logs(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
+	// Files answers what is asked of an allocation's folder; following readers end
+	// with ctx.
+	Files(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
 }
 
 // Config of a Link. Fields with a default may be left zero.

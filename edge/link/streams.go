@@ -116,8 +116,13 @@ func (s *session) request(ctx context.Context, stream *transport.Stream) (io.Rea
 		return nil, err
 	}
 	req, ok := m.(syncproto.Request)
-	if !ok || req.Kind != syncproto.RequestLogs {
-		return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
+	if ok {
+		switch req.Kind {
+		case syncproto.RequestLogs:
+			return s.cfg.Edge.Logs(ctx, req)
+		case syncproto.RequestList, syncproto.RequestStat, syncproto.RequestRead, syncproto.RequestStream:
+			return s.cfg.Edge.Files(ctx, req)
+		}
 	}
-	return s.cfg.Edge.Logs(ctx, req)
+	return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
 }

@@ -53,6 +53,11 @@ type Cluster interface {
 	Leader() (fleet.HubID, bool)
 	// Members are the hubs that gossip knows, this one included.
 	Members() []Member
+	// Peers are the hubs of the newest Raft configuration that this one knows, and
+	// how far its own log goes.
+	Peers() ([]Peer, fleet.Index, error)
+	// Standing asks a hub how far it is.
+	Standing(ctx context.Context, hub fleet.HubID) (Standing, error)
 	// Self describes this hub: its configuration and figures, for people.
 	Self() Self
 }
@@ -77,7 +82,8 @@ type Self struct {
 
 // Edges reaches into edges over their own connections.
 type Edges interface {
-	// Logs opens a task's output. The node's link has to be up.
+	// Logs opens a task's output, or what else a request asks of an allocation. The
+	// node's link has to be up.
 	Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error)
 	// LastContact is when the leader last heard of a node; false: not since it
 	// leads.
@@ -160,6 +166,8 @@ func (a *API) routes() {
 	a.clusterRoutes()
 	a.eventRoutes()
 	a.searchRoutes()
+	a.fileRoutes()
+	a.operatorRoutes()
 	a.schedulingRoutes()
 	a.mux.Handle("GET /v1/metrics", promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -29,6 +29,7 @@ type hub struct {
 	store  *state.Store
 	leader fleet.HubID
 	logs   string
+	files  func(syncproto.Request) (io.ReadCloser, error)
 	then   state.Command // committed right behind the next command, by somebody else
 }
 
@@ -65,7 +66,21 @@ func (h *hub) Self() api.Self {
 	return api.Self{ID: "hub1", Region: "global", Config: map[string]any{"Name": "hub1"}, Stats: map[string]map[string]string{"raft": {"term": "1"}}}
 }
 
+func (h *hub) Peers() ([]api.Peer, fleet.Index, error) {
+	return []api.Peer{{ID: "hub1", Addr: "127.0.0.1:4647", Voter: true}, {ID: "hub2", Addr: "127.0.0.2:4647", Voter: true}}, h.index, nil
+}
+
+func (h *hub) Standing(_ context.Context, id fleet.HubID) (api.Standing, error) {
+	if id != "hub1" {
+		return api.Standing{}, fleet.Errorf(fleet.CodeUnavailable, "no answer")
+	}
+	return api.Standing{Term: 1, LastIndex: uint64(h.index)}, nil
+}
+
 func (h *hub) Logs(_ context.Context, _ fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
+	if h.files != nil && req.Kind != syncproto.RequestLogs {
+		return h.files(req)
+	}
 	if req.Task != "main" {
 		return nil, errors.New("not the task that was asked for")
 	}

@@ -122,13 +122,13 @@ func (a *API) regions(w http.ResponseWriter, r *http.Request) {
 }
 
 // reachable refuses what needs an edge's link where it is down.
-func reachable(v *state.View, al *fleet.Alloc) error {
+func reachable(v *state.View, al *fleet.Alloc, what string) error {
 	n, ok := v.Node(al.NodeID)
 	if !ok {
-		return fleet.Errorf(fleet.CodeNotFound, "read logs of allocation %s: its node %s is gone", fleet.Short(al.ID), fleet.Short(al.NodeID))
+		return fleet.Errorf(fleet.CodeNotFound, "%s of allocation %s: its node %s is gone", what, fleet.Short(al.ID), fleet.Short(al.NodeID))
 	}
 	if n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown {
-		return fleet.Errorf(fleet.CodeUnavailable, "read logs of allocation %s: its node %s is %s", fleet.Short(al.ID), n.Name, n.Status).
+		return fleet.Errorf(fleet.CodeUnavailable, "%s of allocation %s: its node %s is %s", what, fleet.Short(al.ID), n.Name, n.Status).
 			WithHint("on the edge itself: skerry local logs %s", fleet.Short(al.ID))
 	}
 	return nil

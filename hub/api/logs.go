@@ -109,5 +109,5 @@ func (a *API) logRequest(r *http.Request) (fleet.NodeID, syncproto.Request, erro
 			return "", req, fleet.Errorf(fleet.CodeInvalid, "read logs: follow %q is neither true nor false", s)
 		}
 	}
-	return al.NodeID, req, reachable(v, al)
+	return al.NodeID, req, reachable(v, al, "read logs")
 }

@@ -30,6 +30,9 @@ func (n *Node) Peers() ([]Peer, error) {
 	return peers, err
 }
 
+// Configuration is like Peers, with the end of this hub's log.
+func (n *Node) Configuration() ([]Peer, fleet.Index, error) { return n.configuration() }
+
 func (n *Node) configuration() ([]Peer, fleet.Index, error) {
 	r := n.raft.Load()
 	if r == nil {

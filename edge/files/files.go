@@ -1,0 +1,271 @@
+// Package files reads what lies in an allocation's folder, for operators: lists,
+// single files, files that grow. The hub's requests are served through it.
+//
+// Nothing outside of the folder can be read, whatever a task puts into it: paths
+// are opened below an os.Root, which follows no link that leaves it. The secrets of
+// tasks are not shown, also not through a link. Only regular files are read, so a
+// pipe or a device that a task made cannot hold a reader up.
+//
+// A Reader belongs to one goroutine, and starts none. Nothing is persisted.
+package files
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"skerry/fleet"
+)
+
+// What is asked of a path.
+const (
+	List   = "ls"     // the entries of a folder, as JSON
+	Stat   = "stat"   // one entry, as JSON
+	Read   = "readat" // a file's bytes
+	Stream = "stream" // a file's bytes, and on as it grows
+)
+
+// Bounds.
+const (
+	// MaxEntries is how many entries of a folder are listed.
+	MaxEntries = 10_000
+	maxPath    = 4 << 10
+	maxLinks   = 64
+	pollEvery  = 200 * time.Millisecond
+)
+
+// Secrets is the folder of each task that is never shown.
+const secrets = "secrets"
+
+// Request says what to read.
+type Request struct {
+	Dir    string // the allocation's folder
+	Kind   string // List, Stat, Read or Stream
+	Path   string // below Dir; a leading slash means nothing
+	Offset int64  // of Read and Stream: bytes from the start
+	Limit  int64  // of Read: how many bytes; 0: all
+	// Ended reports that nothing more will be written; a Stream then stops at the
+	// end. nil: never.
+	Ended func() bool
+}
+
+// Info describes an entry, in Nomad's shape.
+type Info struct {
+	Name        string
+	IsDir       bool
+	Size        int64
+	FileMode    string
+	ModTime     time.Time
+	ContentType string
+}
+
+// Open answers a request. Errors are a *fleet.Error with CodeInvalid, CodeForbidden
+// or CodeNotFound where it cannot be served as it is.
+func Open(ctx context.Context, req Request) (io.ReadCloser, error) {
+	if len(req.Path) > maxPath || strings.ContainsRune(req.Path, 0) || req.Offset < 0 || req.Limit < 0 {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read files: the path, the offset or the limit makes no sense")
+	}
+	root, err := os.OpenRoot(req.Dir)
+	if err != nil {
+		return nil, refusal(req.Path, err)
+	}
+	defer root.Close()
+	name, err := resolve(root, req.Path)
+	if err != nil {
+		return nil, err
+	}
+	switch req.Kind {
+	case List:
+		return list(root, name)
+	case Stat:
+		info, err := root.Stat(name)
+		if err != nil {
+			return nil, refusal(req.Path, err)
+		}
+		return encoded(describe(root, name, info))
+	case Read, Stream:
+		return open(ctx, root, name, req)
+	}
+	return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
+}
+
+// resolve follows the links of a path, and refuses what leads to secrets or out of
+// the folder.
+func resolve(root *os.Root, asked string) (string, error) {
+	rest := strings.Split(path.Clean("/" + asked)[1:], "/")
+	done, links := ".", 0
+	for len(rest) > 0 {
+		next := path.Join(done, rest[0])
+		rest = rest[1:]
+		if next == ".." || strings.HasPrefix(next, "../") {
+			return "", outside(asked)
+		}
+		info, err := root.Lstat(next)
+		if err != nil {
+			return "", refusal(asked, err)
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			done = next
+			continue
+		}
+		to, err := root.Readlink(next)
+		if err != nil {
+			return "", refusal(asked, err)
+		}
+		if links++; path.IsAbs(to) || links > maxLinks {
+			return "", outside(asked)
+		}
+		rest = append(strings.Split(to, "/"), rest...)
+	}
+	if parts := strings.Split(done, "/"); len(parts) > 1 && parts[1] == secrets {
+		return "", fleet.Errorf(fleet.CodeForbidden, "read %s: secrets of tasks are not shown", asked)
+	}
+	return done, nil
+}
+
+func outside(asked string) *fleet.Error {
+	return fleet.Errorf(fleet.CodeForbidden, "read %s: it leads out of the allocation's folder", asked)
+}
+
+// refusal says why a path cannot be read.
+func refusal(asked string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return fleet.Errorf(fleet.CodeNotFound, "read %s: there is no such file", asked)
+	}
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err // without the machine's own paths
+	}
+	return fleet.Errorf(fleet.CodeForbidden, "read %s: %v", asked, err)
+}
+
+func list(root *os.Root, name string) (io.ReadCloser, error) {
+	if info, err := root.Stat(name); err != nil || !info.IsDir() {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "list %s: it is not a folder", name)
+	}
+	dir, err := root.Open(name)
+	if err != nil {
+		return nil, refusal(name, err)
+	}
+	defer dir.Close()
+	entries, err := dir.ReadDir(MaxEntries + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, refusal(name, err)
+	}
+	if len(entries) > MaxEntries {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "list %s: it has more than %d entries", name, MaxEntries)
+	}
+	infos := []Info{}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			continue // it went meanwhile
+		}
+		infos = append(infos, describe(nil, e.Name(), info))
+	}
+	slices.SortFunc(infos, func(x, y Info) int { return strings.Compare(x.Name, y.Name) })
+	return encoded(infos)
+}
+
+// describe describes an entry. With a root it looks into a file for its type.
+func describe(root *os.Root, name string, info fs.FileInfo) Info {
+	d := Info{
+		Name: path.Base(name), IsDir: info.IsDir(), Size: info.Size(), FileMode: info.Mode().String(), ModTime: info.ModTime(),
+	}
+	if root == nil || !info.Mode().IsRegular() {
+		return d
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return d
+	}
+	defer f.Close()
+	head := make([]byte, 512)
+	n, _ := io.ReadFull(f, head)
+	d.ContentType = http.DetectContentType(head[:n])
+	return d
+}
+
+func encoded(v any) (io.ReadCloser, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode an answer: %w", err)
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+func open(ctx context.Context, root *os.Root, name string, req Request) (io.ReadCloser, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, refusal(req.Path, err)
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fleet.Errorf(fleet.CodeInvalid, "read %s: it is not a file with content", req.Path)
+	}
+	if err == nil {
+		_, err = f.Seek(req.Offset, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if req.Kind == Stream {
+		r := &follower{file: f, at: req.Offset, ended: req.Ended}
+		r.ctx, r.cancel = context.WithCancel(ctx)
+		return r, nil
+	}
+	if req.Limit == 0 {
+		return f, nil
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(f, req.Limit), f}, nil
+}
+
+// follower reads a file as it grows, until it is cut short, its writer has ended
+// or its context has.
+type follower struct {
+	ctx    context.Context // ends waiting
+	cancel context.CancelFunc
+	file   *os.File
+	at     int64
+	ended  func() bool
+}
+
+func (f *follower) Read(p []byte) (int, error) {
+	for {
+		ended := f.ended != nil && f.ended()
+		n, err := f.file.Read(p)
+		f.at += int64(n)
+		if n > 0 || err != nil && !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		if info, err := f.file.Stat(); ended || err != nil || info.Size() < f.at {
+			return 0, io.EOF
+		}
+		timer := time.NewTimer(pollEvery)
+		select {
+		case <-timer.C:
+		case <-f.ctx.Done():
+			timer.Stop()
+			return 0, context.Cause(f.ctx)
+		}
+	}
+}
+
+func (f *follower) Close() error {
+	f.cancel()
+	return f.file.Close()
+}

@@ -1,0 +1,145 @@
+package api_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	nomad "github.com/hashicorp/nomad/api"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// folder answers as an edge does that has one file of ten bytes.
+func folder(req syncproto.Request) (io.ReadCloser, error) {
+	const content = "0123456789"
+	text := func(s string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(s)), nil }
+	switch {
+	case req.Kind == syncproto.RequestList && req.Path == "/":
+		return text(`[{"Name":"a.txt","Size":10,"FileMode":"-rw-r--r--"},{"Name":"alloc","IsDir":true}]`)
+	case req.Path == "broken":
+		return text(`{`)
+	case req.Path != "a.txt":
+		return nil, fleet.Errorf(fleet.CodeNotFound, "read %s: there is no such file", req.Path)
+	case req.Kind == syncproto.RequestStat:
+		return text(`{"Name":"a.txt","Size":10}`)
+	}
+	rest := content[min(req.Offset, 10):]
+	if req.Limit > 0 {
+		rest = rest[:min(req.Limit, int64(len(rest)))]
+	}
+	return text(rest)
+}
+
+func TestNomadClientReadsFiles(t *testing.T) {
+	h, srv, c := mustServe(t)
+	h.files = folder
+	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
+		t.Fatal(err)
+	}
+	alloc := &nomad.Allocation{ID: string(mustPlace(t, h, "web")), NodeID: string(nodeID)}
+	list, _, err := c.AllocFS().List(alloc, "/", nil)
+	if err != nil || len(list) != 2 || !list[1].IsDir || list[0].Size != 10 {
+		t.Fatalf("list: %+v, %v", list, err)
+	}
+	if info, _, err := c.AllocFS().Stat(alloc, "a.txt", nil); err != nil || info.Name != "a.txt" {
+		t.Fatalf("stat: %+v, %v", info, err)
+	}
+	read := func(r io.ReadCloser, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if got := read(c.AllocFS().Cat(alloc, "a.txt", nil)); got != "0123456789" {
+		t.Errorf("cat: %q", got)
+	}
+	if got := read(c.AllocFS().ReadAt(alloc, "a.txt", 3, 4, nil)); got != "3456" {
+		t.Errorf("readat: %q", got)
+	}
+	for origin, want := range map[string]string{"start": "23456789", "end": "89"} {
+		cancel := make(chan struct{})
+		frames, errs := c.AllocFS().Stream(alloc, "a.txt", origin, 2, cancel, nil)
+		var got bytes.Buffer
+		at := int64(-1)
+		for f := range frames {
+			if at < 0 {
+				at = f.Offset
+			}
+			got.Write(f.Data)
+		}
+		if err := <-errs; err != io.EOF || got.String() != want || at != 10-int64(len(want)) {
+			t.Errorf("stream from the %s: %q at %d, %v", origin, got.String(), at, err)
+		}
+	}
+	for _, tc := range []struct {
+		path   string
+		status int
+		says   string
+	}{
+		{"ls/nope?path=/", 404, "not found"},
+		{"stat/" + alloc.ID + "?path=" + url.QueryEscape("../x"), 404, "no such file"},
+		{"stat/" + alloc.ID + "?path=broken", 500, "answer is none"},
+		{"readat/" + alloc.ID + "?path=a.txt&offset=x", 400, "offset"},
+		{"readat/" + alloc.ID + "?path=a.txt&limit=-1", 400, "limit"},
+		{"stream/" + alloc.ID + "?path=a.txt&origin=middle", 400, "origin"},
+		{"stream/" + alloc.ID + "?path=a.txt&follow=maybe", 400, "follow"},
+	} {
+		resp, err := http.Get(srv.URL + "/v1/client/fs/" + tc.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != tc.status || !strings.Contains(string(b), tc.says) {
+			t.Errorf("%s: %d %q, %v; want %d with %q", tc.path, resp.StatusCode, b, err, tc.status, tc.says)
+		}
+	}
+}
+
+func TestNomadClientLooksAfterHubs(t *testing.T) {
+	h, srv, c := mustServe(t)
+	mustJobs(t, c, 2)
+	raft, err := c.Operator().RaftGetConfiguration(nil)
+	if err != nil || len(raft.Servers) != 2 || !raft.Servers[0].Leader || !raft.Servers[1].Voter || raft.Servers[1].Address != "127.0.0.2:4647" {
+		t.Fatalf("raft configuration: %+v, %v", raft, err)
+	}
+	if _, _, err := c.Operator().AutopilotServerHealth(nil); err == nil || !strings.Contains(err.Error(), "429") || !strings.Contains(err.Error(), `"hub2"`) {
+		t.Fatalf("health with a hub that does not answer: %v", err)
+	}
+	regions, err := c.Regions().List()
+	if err != nil || len(regions) != 1 || regions[0] != "global" {
+		t.Fatalf("regions: %v, %v", regions, err)
+	}
+	saved, err := c.Operator().Snapshot(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer saved.Close()
+	s := state.New()
+	if err := s.Restore(saved); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.View().Digest(), h.store.View().Digest(); got != want {
+		t.Fatalf("a saved state has digest %s, the hub's is %s", got, want)
+	}
+	resp, err := http.Post(srv.URL+"/v1/operator/snapshot", "", strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("restoring answers %d", resp.StatusCode)
+	}
+}
