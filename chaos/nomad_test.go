@@ -3,11 +3,13 @@ package chaos_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	nomad "github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/api/contexts"
 
 	"skerry/chaos/cluster"
 )
@@ -90,6 +92,8 @@ func TestNomadsClient(t *testing.T) {
 		t.Fatalf("%d allocations of the node, %v", len(of), err)
 	}
 
+	mustServeOperators(t, client, alloc)
+
 	// A blocking query wakes when the job is stopped.
 	_, meta, err := client.Jobs().Info("web", nil)
 	if err != nil {
@@ -115,6 +119,94 @@ func TestNomadsClient(t *testing.T) {
 	if jobs, _, err := client.Jobs().List(nil); err != nil || len(jobs) != 0 {
 		t.Fatalf("%d jobs after the purge, %v", len(jobs), err)
 	}
+}
+
+// mustServeOperators drives what people look at a running job with: pages, filters,
+// searches, events, files, and the hubs themselves.
+func mustServeOperators(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
+	t.Helper()
+	page, meta, err := client.Allocations().List(&nomad.QueryOptions{PerPage: 1, Filter: `ClientStatus == "running"`})
+	if err != nil || len(page) != 1 || meta.NextToken == "" {
+		t.Fatalf("first page: %d, token %q, %v", len(page), meta.NextToken, err)
+	}
+	rest, meta, err := client.Allocations().List(&nomad.QueryOptions{PerPage: 1, Filter: `ClientStatus == "running"`, NextToken: meta.NextToken})
+	if err != nil || len(rest) != 1 || rest[0].ID == page[0].ID || meta.NextToken != "" {
+		t.Fatalf("second page: %+v, %v", rest, err)
+	}
+	if count, _, err := client.Evaluations().Count(&nomad.QueryOptions{Filter: `JobID == "web"`}); err != nil || count.Count == 0 {
+		t.Fatalf("evaluations: %+v, %v", count, err)
+	}
+	found, _, err := client.Search().PrefixSearch(alloc.ID[:8], contexts.All, nil)
+	if err != nil || len(found.Matches[contexts.Allocs]) != 1 {
+		t.Fatalf("search: %+v, %v", found, err)
+	}
+	if fuzzy, _, err := client.Search().FuzzySearch("eb.si", contexts.Allocs, nil); err != nil || len(fuzzy.Matches[contexts.Allocs]) != 2 {
+		t.Fatalf("fuzzy search: %+v, %v", fuzzy, err)
+	}
+	mustTellEvents(t, client, alloc)
+	list, _, err := client.AllocFS().List(alloc, "/", nil)
+	if err != nil || len(list) != 2 || list[0].Name != "alloc" || list[1].Name != "main" {
+		t.Fatalf("folder: %+v, %v", list, err)
+	}
+	file, err := client.AllocFS().Cat(alloc, "alloc/logs/main.stdout.0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if b, err := io.ReadAll(file); err != nil || !strings.Contains(string(b), "hello from") {
+		t.Fatalf("file: %q, %v", b, err)
+	}
+	if _, _, err := client.AllocFS().List(alloc, "main/secrets", nil); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Fatalf("secrets: %v", err)
+	}
+	raft, err := client.Operator().RaftGetConfiguration(nil)
+	if err != nil || len(raft.Servers) != 3 {
+		t.Fatalf("raft configuration: %+v, %v", raft, err)
+	}
+	mustBecome(t, "three hubs are healthy", func() (string, error) {
+		health, _, err := client.Operator().AutopilotServerHealth(nil)
+		if err != nil {
+			return "", err
+		}
+		return missing(health.FailureTolerance, 1), nil
+	})
+	saved, err := client.Operator().Snapshot(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer saved.Close()
+	if n, err := io.Copy(io.Discard, saved); err != nil || n == 0 {
+		t.Fatalf("a snapshot of %d bytes, %v", n, err)
+	}
+}
+
+// mustTellEvents reads what has happened to a job, from the beginning.
+func mustTellEvents(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	stream, err := client.EventStream().Stream(ctx, map[nomad.Topic][]string{
+		nomad.TopicJob: {"web"}, nomad.TopicAllocation: {alloc.ID},
+	}, 0, &nomad.QueryOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for batch := range stream {
+		if batch.Err != nil {
+			t.Fatalf("after %v: %v", told, batch.Err)
+		}
+		for _, e := range batch.Events {
+			told = append(told, e.Type)
+			if a, err := e.Allocation(); err == nil && a != nil && a.ClientStatus == "running" {
+				if told[0] != "JobRegistered" {
+					t.Fatalf("events: %v", told)
+				}
+				return
+			}
+		}
+	}
+	t.Fatalf("the stream ended after %v", told)
 }
 
 func missing(have, want int) string {
