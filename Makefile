@@ -11,7 +11,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build test demo bench lint chaos chaos-real scenarios planted cross fuzz
+.PHONY: build test demo bench lint chaos chaos-real scenarios planted cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -53,6 +53,10 @@ chaos-real: build ## real processes, disks, clocks and networks: make chaos-real
 planted: ## bugs put in by intent: each does harm, is found by the checkers, and is named by the right invariant
 	go test -tags planted -run '^TestPlanted' $$(find edge hub reconcile syncproto -name planted_test.go | sed 's|^|./|; s|/[^/]*$$||')
 	go test -tags planted -timeout 60m -v ./planted/... ./chaos/planted/...
+
+conformance: ## every row of ../shared/conformance that a test names, and how many those are
+	go test -count=1 ./fleet/... ./reconcile/... ./hub/... ./edge/allocs ./edge/runner
+	go test -count=1 -run '^TestRows$$' -v .
 
 fuzz: ## every fuzz target for a while: make fuzz FUZZTIME=1m
 	@for f in $$(grep -rl '^func Fuzz' --include=*_test.go .); do \

@@ -162,6 +162,17 @@ func FuzzDecodeJob(f *testing.F) {
 	f.Add(mustJSON(f, job()))
 	f.Add([]byte(`{"ID": "j", "TaskGroups": [{"Tasks": [{"Config": {"a": [1, 2.5, 1e999]}}], "Update": {"MaxParallel": 1}}]}`))
 	f.Add([]byte(`{"Reschedule": {"Attempts": 5, "DelayFunction": "fibonacci"}, "TaskGroups": [{"RestartPolicy": {"Interval": "5s"}}]}`))
+	f.Add([]byte(`{"ID": "j", "Type": "batch", "Periodic": {"Specs": ["@daily"]}, "ParameterizedJob": {"MetaRequired": ["a"]}, "Payload": "eA==",
+		"Affinities": [{"LTarget": "${node.class}", "RTarget": "x", "Weight": -5}], "UI": {"Links": [{"Label": "l", "URL": "u"}]},
+		"TaskGroups": [{"Name": "g", "MaxRunDuration": "1h", "Networks": [{"Mode": "bridge", "DynamicPorts": [{"Label": "p", "To": -1}]}],
+		"Volumes": {"v": {"Type": "host", "Source": "s"}}, "Scaling": {"Max": 3, "Policy": {"a": [1]}},
+		"Services": [{"Provider": "nomad", "Checks": [{"Type": "http", "Path": "/", "Interval": "1s", "Timeout": "1s", "Header": {"a": ["b"]}}],
+		"Connect": {"SidecarService": {"Proxy": {"Upstreams": [{}]}}}}],
+		"Tasks": [{"Name": "t", "Driver": "d", "Templates": [{"EmbeddedTmpl": "x", "DestPath": "y", "Uid": 0, "Wait": {"Min": 5}}],
+		"Artifacts": [{"GetterSource": "s"}], "Identity": {"Env": true}, "Vault": {}, "VolumeMounts": [{"Volume": "v", "Destination": "/"}],
+		"Resources": {"Cores": 2, "Devices": [{"Name": "gpu"}], "NUMA": {"Affinity": "none"}}}]}]}`))
+	f.Add([]byte(`{"Update": {"MaxParallel": 2, "WaitFor": "95%", "Windows": [{"Cron": "@daily", "Duration": "1h"}]}, "Migrate": {"MaxParallel": 3},
+		"TaskGroups": [{"MaxClientDisconnect": "1h", "Spreads": [{"Attribute": "${node.datacenter}", "SpreadTarget": [{"Value": "a", "Percent": 50}]}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		job, problems := fleet.DecodeJob(data)
 		if len(problems)+len(job.Validate()) > 0 {

@@ -153,6 +153,13 @@ func diffType(was, is bool) DiffType {
 	return DiffNone
 }
 
+// listed are lists of objects, of which each one that differs is shown by itself.
+var listed = map[string]string{
+	"Constraints": "Constraint", "Affinities": "Affinity", "Spreads": "Spread", "Networks": "Network", "Services": "Service",
+	"Artifacts": "Artifact", "Templates": "Template", "VolumeMounts": "VolumeMount", "Identities": "Identity",
+	"ScalingPolicies": "ScalingPolicy", "Actions": "Action", "Secrets": "Secret",
+}
+
 // diffTrees compares two objects: plain values and maps of text become fields,
 // anything else an object.
 func diffTrees(old, updated map[string]any) (fields []FieldDiff, objects []ObjectDiff) {
@@ -163,8 +170,8 @@ func diffTrees(old, updated map[string]any) (fields []FieldDiff, objects []Objec
 			fields = append(fields, diffFields(map[string]string{key: scalar(was)}, map[string]string{key: scalar(is)})...)
 		case key == "Meta" || key == "Env":
 			fields = append(fields, diffFields(flatten(key, was), flatten(key, is))...)
-		case key == "Constraints":
-			objects = append(objects, diffLists("Constraint", was, is)...)
+		case listed[key] != "":
+			objects = append(objects, diffLists(listed[key], was, is)...)
 		default:
 			if f := diffFields(flatten("", was), flatten("", is)); len(f) > 0 {
 				objects = append(objects, ObjectDiff{Type: diffType(!isEmpty(was), !isEmpty(is)), Name: key, Fields: f})

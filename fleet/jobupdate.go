@@ -18,8 +18,9 @@ const (
 )
 
 // GroupUpdate compares a group between two versions of a job. In place are counts,
-// meta of the job and the group, priority, constraints, datacenters, the pool, the
-// policies (restart, reschedule, disconnect), and how a task is stopped: of these,
+// meta of the job and the group, priority, constraints, affinities, spreads,
+// datacenters, the pool, the policies (restart, reschedule, disconnect, update,
+// migrate), services, scaling, actions, and how a task is stopped: of these,
 // the caller must still see whether the allocation's node fits the new version. All
 // else changes the processes or what they hold of the node, and is destructive.
 // Either job may be nil; a group that only the new version has is destructive.
@@ -52,14 +53,16 @@ func groupProcesses(g *TaskGroup) string {
 		Tasks    []Task
 		Disk     EphemeralDisk
 		Networks []NetworkResource
-	}{tasks, g.EphemeralDisk, g.Networks})
+		Volumes  map[string]VolumeRequest
+	}{tasks, g.EphemeralDisk, g.Networks, g.Volumes})
 }
 
 // taskProcess is what of a task its running process depends on.
 func taskProcess(t Task) Task {
 	t.Constraints, t.Affinities, t.RestartPolicy = nil, nil, nil
-	t.KillTimeout, t.KillSignal = 0, ""
+	t.KillTimeout, t.KillSignal, t.ShutdownDelay = 0, "", 0
 	t.Leader = false
+	t.Services, t.ScalingPolicies, t.Actions = nil, nil, nil
 	return t
 }
 
@@ -67,8 +70,8 @@ func taskProcess(t Task) Task {
 func jobPlacement(j *Job) Job {
 	return Job{
 		Region: j.Region, Namespace: j.Namespace, Name: j.Name, Priority: j.Priority, AllAtOnce: j.AllAtOnce,
-		Datacenters: j.Datacenters, NodePool: j.NodePool, Constraints: j.Constraints, Meta: j.Meta,
-		Affinities: j.Affinities, Spreads: j.Spreads,
+		Datacenters: j.Datacenters, NodePool: j.NodePool, Constraints: j.Constraints,
+		Affinities: j.Affinities, Spreads: j.Spreads, Meta: j.Meta,
 	}
 }
 

@@ -35,16 +35,20 @@ type registration struct {
 
 func jobRun(o *operator) *cobra.Command {
 	var file fileFlags
-	var detach bool
+	var detach, output bool
 	var checkIndex uint64
 	c := &cobra.Command{
 		Use: "run FILE", Short: "Register a job, and follow it until it runs", Args: cobra.ExactArgs(1),
 		Long: "Register the job of a file (- is the standard input), and follow its evaluation and its\n" +
 			"allocations until they run. It exits with 2 where the job is registered and not all of it can run now.",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			file.readOnly = output
 			job, err := file.parse(cmd, args[0])
 			if err != nil {
 				return err
+			}
+			if output {
+				return console.JSON(cmd.OutOrStdout(), registration{Job: job})
 			}
 			hub, err := o.client()
 			if err != nil {
@@ -70,6 +74,7 @@ func jobRun(o *operator) *cobra.Command {
 	}
 	file.add(c)
 	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the job is registered")
+	c.Flags().BoolVar(&output, "output", false, "write the job as JSON, as it would be registered, and do nothing")
 	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "register only where the job's modify index is this one; 0: it does not exist")
 	return c
 }

@@ -17,6 +17,8 @@ import (
 type fileFlags struct {
 	vars     []string
 	varFiles []string
+	// readOnly takes also what cannot be registered yet.
+	readOnly bool
 }
 
 func (f *fileFlags) add(cmd *cobra.Command) {
@@ -26,7 +28,7 @@ func (f *fileFlags) add(cmd *cobra.Command) {
 
 // parse reads a job file, "-" being the standard input.
 func (f *fileFlags) parse(cmd *cobra.Command, name string) (*fleet.Job, error) {
-	opts := jobspec.Options{Vars: f.vars, Environ: os.Environ(), Drivers: edged.DriverNames(), ForRegistration: true}
+	opts := jobspec.Options{Vars: f.vars, Environ: os.Environ(), Drivers: edged.DriverNames(), ForRegistration: !f.readOnly}
 	for _, path := range f.varFiles {
 		src, err := readJobFile(path)
 		if err != nil {

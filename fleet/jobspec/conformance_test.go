@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -46,13 +47,26 @@ func withoutTemplateText(j *fleet.Job) {
 	}
 }
 
+// TestConformanceCases runs every file of rows F1-F158, each under its number; files
+// that have no row are run too.
 func TestConformanceCases(t *testing.T) {
+	numbers := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (F\d+) \| ([\w.-]+) \|`).FindAllStringSubmatch(string(mustRead(t, filepath.Join(conformance, "behaviour.md"))), -1) {
+		numbers[m[2]] = m[1]
+	}
+	ran := map[string]bool{}
 	for _, row := range mustTable(t, "cases.tsv") {
-		t.Run(row["file"], func(t *testing.T) {
+		ran[row["file"]] = true
+		t.Run(strings.TrimSpace(numbers[row["file"]]+" "+row["file"]), func(t *testing.T) {
 			path := filepath.Join(conformance, "cases", row["file"])
 			golden := filepath.Join(conformance, "cases", strings.TrimSuffix(strings.TrimSuffix(row["file"], ".json"), ".nomad.hcl")+".parsed.json")
 			checkConformance(t, path, golden, row["parse"] == "ok", row["validate"] == "ok", strings.Fields(row["vars"]))
 		})
+	}
+	for file, number := range numbers {
+		if !ran[file] {
+			t.Errorf("row %s: cases.tsv has no %s", number, file)
+		}
 	}
 }
 
