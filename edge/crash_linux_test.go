@@ -210,6 +210,10 @@ func killAndRevive(t *testing.T, step string, skip int) (killed bool) {
 		t.Fatalf("killed at %s, %d passed: the next life does not bring its tasks up", step, skip)
 	}
 	c := local.NewClient(filepath.Join(dir, "local.sock"))
+	mustSee(t, &life{Client: c}, "begun", func(local.Status) bool { // else a stop comes before the task's first line
+		b, err := os.ReadFile(starts)
+		return err == nil && strings.Contains(string(b), string(shop)) && strings.Contains(string(b), string(batch))
+	})
 	mustStopAll(t, c)
 	if err := p.end(); err != nil {
 		t.Fatalf("the next life ended with %v", err)
