@@ -17,7 +17,6 @@ const (
 	TaskName  = "main"
 )
 
-
 // What Update and Touch change.
 const (
 	envVersion = "VERSION"
