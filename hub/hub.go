@@ -16,6 +16,7 @@ import (
 	"skerry/fleet"
 	"skerry/hub/api"
 	"skerry/hub/broker"
+	"skerry/hub/collector"
 	"skerry/hub/consensus"
 	"skerry/hub/drainer"
 	"skerry/hub/gateway"
@@ -58,6 +59,7 @@ type Hub struct {
 	planner   *planner.Planner
 	scheduler *scheduler.Scheduler
 	drainer   *drainer.Drainer
+	collector *collector.Collector
 	api       *api.API
 
 	// Of Open, and then of Run's goroutine that keeps the certificate.

@@ -57,10 +57,11 @@ func (h *Hub) reign(ctx context.Context) *reign {
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	for name, run := range map[string]func(context.Context) error{
-		"broker":   h.broker.Run,
-		"planner":  h.planner.Run,
-		"liveness": h.liveness.Lead,
-		"drainer":  h.drainer.Lead,
+		"broker":    h.broker.Run,
+		"planner":   h.planner.Run,
+		"liveness":  h.liveness.Lead,
+		"drainer":   h.drainer.Lead,
+		"collector": h.collector.Lead,
 	} {
 		group.Go(func() error {
 			if err := run(ctx); err != nil && ctx.Err() == nil {

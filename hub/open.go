@@ -17,6 +17,7 @@ import (
 	"skerry/fleet"
 	"skerry/hub/api"
 	"skerry/hub/broker"
+	"skerry/hub/collector"
 	"skerry/hub/consensus"
 	"skerry/hub/drainer"
 	"skerry/hub/gateway"
@@ -334,7 +335,12 @@ func (h *Hub) openScheduling() error {
 // evaluation asks for.
 func (h *Hub) openLife() error {
 	var err error
-	h.drainer, err = drainer.New(drainer.Config{State: h.store, Apply: leading{h.node}, Log: h.log.With("component", "drainer")})
+	if h.drainer, err = drainer.New(drainer.Config{State: h.store, Apply: leading{h.node}, Log: h.log.With("component", "drainer")}); err != nil {
+		return err
+	}
+	h.collector, err = collector.New(collector.Config{
+		State: h.store, Apply: leading{h.node}, Anywhere: cluster{h}, Log: h.log.With("component", "collector"),
+	})
 	return err
 }
 
@@ -359,7 +365,7 @@ func (h *Hub) openEnrolment() error {
 func (h *Hub) openAPI() error {
 	var err error
 	h.api, err = api.New(api.Config{
-		State: h.store, Cluster: cluster{h}, Edges: edges{h}, Jobs: jobs{h},
+		State: h.store, Cluster: cluster{h}, Edges: edges{h}, Jobs: jobs{h}, Garbage: h.collector,
 		Metrics: h.metrics(), Drivers: drivers, Debug: h.cfg.Debug, Log: h.log.With("component", "api"),
 	})
 	return err

@@ -111,12 +111,19 @@ type GroupUpdates struct {
 	Ignore, Place, Stop, InPlaceUpdate, DestructiveUpdate, Disconnect, Reconnect uint64
 }
 
+// Garbage is what nobody needs any more.
+type Garbage interface {
+	// Force removes all that is over, however new it is.
+	Force(ctx context.Context) error
+}
+
 // Config of the API.
 type Config struct {
 	State   State
 	Cluster Cluster
 	Edges   Edges
 	Jobs    Jobs
+	Garbage Garbage
 	Metrics prometheus.Gatherer
 	Drivers []string // that a job may name
 	Now     func() time.Time
@@ -134,8 +141,8 @@ type API struct {
 
 // New returns the API over cfg.
 func New(cfg Config) (*API, error) {
-	if cfg.State == nil || cfg.Cluster == nil || cfg.Edges == nil || cfg.Jobs == nil {
-		return nil, errors.New("make the HTTP API: State, Cluster, Edges and Jobs are required")
+	if cfg.State == nil || cfg.Cluster == nil || cfg.Edges == nil || cfg.Jobs == nil || cfg.Garbage == nil {
+		return nil, errors.New("make the HTTP API: State, Cluster, Edges, Jobs and Garbage are required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -161,6 +168,7 @@ func (a *API) routes() {
 	a.jobRoutes()
 	a.nodeRoutes()
 	a.drainRoutes()
+	a.systemRoutes()
 	a.allocRoutes()
 	a.evalRoutes()
 	a.clusterRoutes()

@@ -24,13 +24,14 @@ import (
 
 // hub is a cluster of one without consensus: what is applied is committed.
 type hub struct {
-	mu     sync.Mutex
-	index  fleet.Index
-	store  *state.Store
-	leader fleet.HubID
-	logs   string
-	files  func(syncproto.Request) (io.ReadCloser, error)
-	then   state.Command // committed right behind the next command, by somebody else
+	mu        sync.Mutex
+	index     fleet.Index
+	store     *state.Store
+	leader    fleet.HubID
+	logs      string
+	collected int
+	files     func(syncproto.Request) (io.ReadCloser, error)
+	then      state.Command // committed right behind the next command, by somebody else
 }
 
 func (h *hub) Apply(_ context.Context, c state.Command) (state.Result, error) {
@@ -99,12 +100,17 @@ func (h *hub) DryRun(_ context.Context, job *fleet.Job) (api.DryRun, error) {
 	return api.DryRun{Groups: map[string]api.GroupUpdates{job.TaskGroups[0].Name: {Place: uint64(job.TaskGroups[0].Count)}}}, nil
 }
 
+func (h *hub) Force(context.Context) error {
+	h.collected++
+	return nil
+}
+
 const nodeID = fleet.NodeID("11111111-1111-4111-8111-111111111111")
 
 func mustServe(tb testing.TB) (*hub, *httptest.Server, *nomad.Client) {
 	tb.Helper()
 	h := &hub{store: state.New(), leader: "hub1", logs: "hello\nworld\n"}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Drivers: []string{"raw_exec", "sim"}})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Drivers: []string{"raw_exec", "sim"}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -495,7 +501,7 @@ func TestProfiles(t *testing.T) {
 		{true, "192.0.2.7:4000", http.StatusForbidden},
 		{true, "@", http.StatusForbidden},
 	} {
-		a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Debug: tc.debug})
+		a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Debug: tc.debug})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -531,7 +537,7 @@ func FuzzRegister(f *testing.F) {
 	f.Add(`{"Job":null}`)
 	f.Add(`{"Job":{"TaskGroups":[null]}}`)
 	h := &hub{store: state.New(), leader: "hub1"}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Drivers: []string{"raw_exec"}})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Drivers: []string{"raw_exec"}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -216,11 +216,15 @@ func migration(*fleet.TaskGroup) rules {
 	return rules{maxParallel: 1, minHealthy: 10 * time.Second}
 }
 
-// healthy reports whether an allocation serves: all of its tasks have been running
-// for long enough, by the cluster's clock.
+// healthy reports whether an allocation serves: its edge says so, or where nobody
+// asked it to, all of its tasks have been running for long enough, by the cluster's
+// clock.
 func (r *round) healthy(a *fleet.Alloc, long time.Duration) bool {
 	if a.ClientStatus != fleet.ClientRunning {
 		return false
+	}
+	if s := a.DeploymentStatus; s != nil && s.Healthy != nil {
+		return *s.Healthy
 	}
 	since := a.CreateTime
 	for _, s := range a.TaskStates {

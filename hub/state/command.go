@@ -34,6 +34,7 @@ const (
 	KindNodePurge         Kind = 32
 	KindNodeEvaluate      Kind = 33
 	KindSchedulerConfig   Kind = 50
+	KindCollect           Kind = 34
 )
 
 // Command is an entry of the replicated log. Applying one is pure: everything
@@ -299,6 +300,7 @@ func (NodeDrain) Kind() Kind       { return KindNodeDrain }
 func (DrainStep) Kind() Kind       { return KindDrainStep }
 func (NodePurge) Kind() Kind       { return KindNodePurge }
 func (NodeEvaluate) Kind() Kind    { return KindNodeEvaluate }
+func (Collect) Kind() Kind         { return KindCollect }
 
 func (DeploymentStatus) Kind() Kind  { return KindDeploymentStatus }
 func (DeploymentPromote) Kind() Kind { return KindDeploymentPromote }

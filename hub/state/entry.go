@@ -103,4 +103,5 @@ var commands = map[Kind]reflect.Type{
 	KindNodePurge:         reflect.TypeFor[NodePurge](),
 	KindNodeEvaluate:      reflect.TypeFor[NodeEvaluate](),
 	KindSchedulerConfig:   reflect.TypeFor[SchedulerConfig](),
+	KindCollect:           reflect.TypeFor[Collect](),
 }

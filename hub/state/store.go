@@ -110,6 +110,8 @@ func (t *tx) apply(c Command) Result {
 		return t.nodePurge(c)
 	case NodeEvaluate:
 		return t.nodeEvaluate(c)
+	case Collect:
+		return t.collect(c)
 	}
 	return t.applyCluster(c)
 }

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+)
+
+func systemCommand(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "system", Short: "Look after the hubs' state"}
+	gc := &cobra.Command{
+		Use: "gc", Short: "Forget all that is over now, and not by and by", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/system/gc", nil, nil); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "What is over is forgotten.")
+			return err
+		},
+	}
+	c.AddCommand(gc)
+	return c
+}

@@ -1,0 +1,136 @@
+package collector_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/collector"
+)
+
+// TestChoose is row H20: what goes, and what never does.
+func TestChoose(t *testing.T) {
+	hour, day := time.Hour, 24*time.Hour
+	type want struct{ allocs, evals, jobs, nodes int }
+	for _, tc := range []struct {
+		name  string
+		make  func(w *world)
+		after time.Duration // since make
+		want  want
+	}{
+		{"H20 an evaluation that is over is kept for an hour", func(w *world) {
+			w.place("web", fleet.JobTypeService)
+			w.retry("web")
+		}, hour - time.Minute, want{}},
+		{"H20 and then goes, but not that of an allocation that runs", func(w *world) {
+			w.place("web", fleet.JobTypeService)
+			w.retry("web")
+		}, hour, want{evals: 1}},
+		{"H20 a stopped allocation goes with its evaluation", func(w *world) {
+			w.stop(w.place("web", fleet.JobTypeService))
+		}, hour, want{allocs: 1, evals: 1}},
+		{"H20 batch is kept for a day", func(w *world) {
+			w.stop(w.place("nightly", fleet.JobTypeBatch))
+			w.place("nightly", fleet.JobTypeBatch) // so that it is not dead
+		}, day - time.Minute, want{}},
+		{"H20 and then goes", func(w *world) {
+			w.stop(w.place("nightly", fleet.JobTypeBatch))
+			w.place("nightly", fleet.JobTypeBatch)
+		}, day, want{allocs: 1, evals: 1}},
+		{"H20 an evaluation that is not over stays", func(w *world) {
+			w.register("web", fleet.JobTypeService, false)
+		}, 100 * day, want{}},
+		{"H20 an unknown allocation never goes, nor its job and node", func(w *world) {
+			w.place("web", fleet.JobTypeService)
+			w.lose(false)
+			w.deregister("web")
+		}, 400 * day, want{evals: 2}},
+		{"H20 a failure that may be replaced stays", func(w *world) {
+			w.report(w.place("web", fleet.JobTypeService), fleet.ClientFailed)
+		}, 400 * day, want{evals: 1}},
+		{"H20 a failure that was replaced goes", func(w *world) {
+			a := w.place("web", fleet.JobTypeService)
+			w.report(a, fleet.ClientFailed)
+			w.desire(a, fleet.DesiredStop)
+			w.place("web", fleet.JobTypeService)
+		}, hour, want{allocs: 1, evals: 2}},
+		{"H20 a failure of a stopped job goes", func(w *world) {
+			w.report(w.place("web", fleet.JobTypeService), fleet.ClientFailed)
+			w.deregister("web")
+		}, hour, want{allocs: 1, evals: 3}},
+		{"H20 a success of a batch job that is not over is not forgotten", func(w *world) {
+			w.report(w.place("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
+			w.place("nightly", fleet.JobTypeBatch)
+		}, 400 * day, want{}},
+		{"H20 a dead job goes after 4 hours, with all of it", func(w *world) {
+			w.report(w.place("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
+		}, 4 * hour, want{allocs: 1, evals: 1, jobs: 1}},
+		{"H20 and not before", func(w *world) {
+			w.report(w.place("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
+		}, 4*hour - time.Minute, want{}},
+		{"H20 a service goes only when it was stopped", func(w *world) {
+			w.stop(w.place("web", fleet.JobTypeService))
+			w.deregister("web")
+		}, 4 * hour, want{allocs: 1, evals: 2, jobs: 1}},
+		{"H20 a node that is down goes after a day", func(w *world) { w.lose(true) }, day, want{nodes: 1}},
+		{"H20 and not before", func(w *world) { w.lose(true) }, day - time.Minute, want{}},
+		{"H20 not with an allocation that may still run there", func(w *world) {
+			a := w.place("web", fleet.JobTypeService)
+			w.lose(false)
+			w.desire(a, fleet.DesiredStop)
+			w.conclude(a, fleet.ClientLost)
+			w.lose(true)
+			w.deregister("web")
+		}, 400 * day, want{evals: 2}},
+		{"H20 that one goes when the node is purged", func(w *world) {
+			a := w.place("web", fleet.JobTypeService)
+			w.lose(false)
+			w.purge()
+			w.desire(a, fleet.DesiredStop)
+			w.conclude(a, fleet.ClientLost)
+			w.deregister("web")
+		}, 400 * day, want{allocs: 1, evals: 4, jobs: 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			tc.make(w)
+			w.now = w.now.Add(tc.after)
+			c := collector.Choose(w.View(), w.now, collector.Defaults())
+			if got := (want{len(c.Allocs), len(c.Evals), len(c.Jobs), len(c.Nodes)}); got != tc.want {
+				t.Fatalf("chosen %+v, want %+v\n%s", got, tc.want, w.describe())
+			}
+			for _, cmd := range c.Commands(1) {
+				w.must(cmd)
+			}
+			if again := collector.Choose(w.View(), w.now, collector.Defaults()); !again.Empty() {
+				t.Errorf("chosen again: %+v", again)
+			}
+		})
+	}
+}
+
+func TestCommandsAreBounded(t *testing.T) {
+	c := collector.Choice{}
+	for i := range 25 {
+		c.Allocs = append(c.Allocs, fleet.AllocID(fmt.Sprint(i)))
+		c.Evals = append(c.Evals, fleet.EvalID(fmt.Sprint(i)))
+	}
+	cmds := c.Commands(10)
+	if len(cmds) != 5 {
+		t.Fatalf("%d entries", len(cmds))
+	}
+	allocs, evals := 0, 0
+	for _, cmd := range cmds {
+		if n := len(cmd.Allocs) + len(cmd.Evals); n != 10 {
+			t.Errorf("%d in one entry", n)
+		}
+		if allocs < 25 && evals > 0 {
+			t.Error("an evaluation goes before an allocation")
+		}
+		allocs, evals = allocs+len(cmd.Allocs), evals+len(cmd.Evals)
+	}
+	if allocs != 25 || evals != 25 {
+		t.Errorf("%d allocations and %d evaluations", allocs, evals)
+	}
+}

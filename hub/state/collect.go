@@ -1,0 +1,95 @@
+package state
+
+import (
+	"skerry/fleet"
+)
+
+// Collect removes what nobody needs any more: allocations that their edges have
+// finished with, evaluations that are over, jobs that are dead, nodes that are down.
+// What has changed since the collector looked is left out.
+type Collect struct {
+	Allocs []fleet.AllocID
+	Evals  []fleet.EvalID
+	// Deployments that are over.
+	Deployments []fleet.DeploymentID
+	Jobs        []CollectedJob
+	Nodes       []CollectedNode
+	Now         int64
+}
+
+// CollectedJob names a job as it was when it was looked at.
+type CollectedJob struct {
+	Namespace   string
+	ID          fleet.JobID
+	ModifyIndex fleet.Index
+}
+
+// CollectedNode names a node as it was when it was looked at.
+type CollectedNode struct {
+	ID    fleet.NodeID
+	Epoch fleet.Epoch
+}
+
+func (t *tx) collect(c Collect) Result {
+	for _, id := range c.Allocs {
+		if a := t.alloc(id); a != nil && t.finished(&a.Alloc) {
+			t.dropAlloc(a)
+		}
+	}
+	for _, id := range c.Evals {
+		k := key(string(id))
+		if e := t.evals.at(t, k); e != nil && e.Terminal() {
+			t.jobRoster(e.Namespace, e.JobID)
+			t.evals.remove(k)
+			t.bump(tableEvals)
+		}
+	}
+	for _, id := range c.Deployments {
+		k := key(string(id))
+		if d := t.deployments.at(t, k); d != nil && !d.Active() {
+			t.deployments.remove(k)
+			t.bump(tableDeployments)
+		}
+	}
+	for _, j := range c.Jobs {
+		t.collectJob(j)
+	}
+	for _, n := range c.Nodes {
+		t.collectNode(n)
+	}
+	return Result{}
+}
+
+// finished reports whether an allocation is over for good: one that is out of sight
+// is not, nor one that was given up and that its edge may still be running, unless
+// the node was purged.
+func (t *tx) finished(a *fleet.Alloc) bool {
+	return a.ClientTerminal() && (!a.OccupiesNode() || t.nodes.at(t, key(string(a.NodeID))) == nil)
+}
+
+func (t *tx) collectJob(c CollectedJob) {
+	k := jobKeyOf(c.Namespace, c.ID)
+	row := t.jobs.at(t, k)
+	if row == nil || row.job.ModifyIndex != c.ModifyIndex || row.job.Status != fleet.JobStatusDead {
+		return
+	}
+	if r := t.jobRosters.at(t, k); r != nil && (r.open > 0 || len(r.allocs)+len(r.added) > len(r.removed)) {
+		return
+	}
+	for _, v := range row.versions {
+		t.refer(v, -1)
+	}
+	t.jobs.remove(k)
+	t.bump(tableJobs)
+}
+
+func (t *tx) collectNode(c CollectedNode) {
+	n := t.nodes.at(t, key(string(c.ID)))
+	if n == nil || n.Epoch != c.Epoch || n.Status != fleet.NodeDown {
+		return
+	}
+	if r := t.nodeRosters.at(t, key(string(c.ID))); r != nil && len(r.allocs)+len(r.added) > len(r.removed) {
+		return
+	}
+	t.removeNode(c.ID, true)
+}
