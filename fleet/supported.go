@@ -18,7 +18,6 @@ var unsupported = []struct {
 	{"periodic block", []string{"Periodic"}},
 	{"parameterized block", []string{"ParameterizedJob"}},
 	{"dispatch_payload block", []string{"TaskGroups.Tasks.DispatchPayload"}},
-	{"migrate block", []string{"TaskGroups.Migrate"}},
 	{"migrate of ephemeral_disk", []string{"TaskGroups.EphemeralDisk.Migrate"}},
 	{"network block of a task", []string{"TaskGroups.Tasks.Resources.Networks"}},
 	{"network mode other than host", []string{"TaskGroups.Networks.Mode"}},

@@ -194,7 +194,9 @@ func TestDrains(t *testing.T) {
 
 		// H5: batch is left alone without a deadline, and moved at once by force.
 		batch := service("batch", 1)
-		batch.Type, batch.TaskGroups[0].ReschedulePolicy, batch.TaskGroups[0].RestartPolicy = fleet.JobTypeBatch, nil, nil
+		batch.Type = fleet.JobTypeBatch
+		g := &batch.TaskGroups[0]
+		g.ReschedulePolicy, g.RestartPolicy, g.Update, g.Migrate = nil, nil, nil, nil
 		batch.Defaults()
 		mustRun(t, c, batch)
 		begin(0)

@@ -212,8 +212,12 @@ type rules struct {
 	minHealthy  time.Duration
 }
 
-func migration(*fleet.TaskGroup) rules {
-	return rules{maxParallel: 1, minHealthy: 10 * time.Second}
+func migration(g *fleet.TaskGroup) rules {
+	m := g.Migrate
+	if m == nil {
+		m = fleet.DefaultMigrate(fleet.JobTypeService)
+	}
+	return rules{maxParallel: max(1, m.MaxParallel), minHealthy: m.MinHealthyTime}
 }
 
 // healthy reports whether an allocation serves: its edge says so, or where nobody
