@@ -33,6 +33,7 @@ hub/scheduler           < fleet reconcile hub/state
 hub/consensus           < fleet syncproto hub/state
 hub/drainer             < fleet hub/state
 hub/collector           < fleet hub/state
+hub/periodic            < fleet hub/state
 hub/gateway             < fleet syncproto hub/state
 hub/liveness            < fleet syncproto hub/state
 hub/members             < fleet

@@ -20,6 +20,7 @@ const (
 	TriggerAllocStop         = "alloc-stop"
 	TriggerQueuedAllocs      = "queued-allocs"
 	TriggerScheduled         = "scheduled"
+	TriggerPeriodicJob       = "periodic-job"
 	TriggerFailedFollowUp    = "failed-follow-up"
 	TriggerMaxPlanAttempts   = "max-plan-attempts"
 	TriggerRetryFailedAlloc  = "alloc-failure"

@@ -15,8 +15,6 @@ var unsupported = []struct {
 	paths []string // of fields, without indexes
 }{
 	{"update block", []string{"TaskGroups.Update"}},
-	{"periodic block", []string{"Periodic"}},
-	{"parameterized block", []string{"ParameterizedJob"}},
 	{"dispatch_payload block", []string{"TaskGroups.Tasks.DispatchPayload"}},
 	{"migrate of ephemeral_disk", []string{"TaskGroups.EphemeralDisk.Migrate"}},
 	{"network block of a task", []string{"TaskGroups.Tasks.Resources.Networks"}},

@@ -23,6 +23,7 @@ import (
 	"skerry/hub/liveness"
 	"skerry/hub/members"
 	"skerry/hub/peers"
+	"skerry/hub/periodic"
 	"skerry/hub/pki"
 	"skerry/hub/planner"
 	"skerry/hub/scheduler"
@@ -60,6 +61,7 @@ type Hub struct {
 	scheduler *scheduler.Scheduler
 	drainer   *drainer.Drainer
 	collector *collector.Collector
+	periodic  *periodic.Launcher
 	api       *api.API
 
 	// Of Open, and then of Run's goroutine that keeps the certificate.

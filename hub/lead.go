@@ -62,6 +62,7 @@ func (h *Hub) reign(ctx context.Context) *reign {
 		"liveness":  h.liveness.Lead,
 		"drainer":   h.drainer.Lead,
 		"collector": h.collector.Lead,
+		"periodic":  h.periodic.Lead,
 	} {
 		group.Go(func() error {
 			if err := run(ctx); err != nil && ctx.Err() == nil {

@@ -24,6 +24,7 @@ import (
 	"skerry/hub/liveness"
 	"skerry/hub/members"
 	"skerry/hub/peers"
+	"skerry/hub/periodic"
 	"skerry/hub/pki"
 	"skerry/hub/planner"
 	"skerry/hub/scheduler"
@@ -336,6 +337,11 @@ func (h *Hub) openScheduling() error {
 func (h *Hub) openLife() error {
 	var err error
 	if h.drainer, err = drainer.New(drainer.Config{State: h.store, Apply: leading{h.node}, Log: h.log.With("component", "drainer")}); err != nil {
+		return err
+	}
+	if h.periodic, err = periodic.New(periodic.Config{
+		State: h.store, Apply: leading{h.node}, Now: h.cfg.Now, Log: h.log.With("component", "periodic"),
+	}); err != nil {
 		return err
 	}
 	h.collector, err = collector.New(collector.Config{

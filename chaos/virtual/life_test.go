@@ -283,3 +283,138 @@ func TestDrainWinsOverDisconnect(t *testing.T) {
 		}
 	})
 }
+
+// childrenOf lists the children of a job, by id.
+func childrenOf(v *state.View, parent fleet.JobID) []*fleet.Job {
+	var out []*fleet.Job
+	for j := range v.Jobs(fleet.DefaultNamespace, string(parent)+"/") {
+		out = append(out, j)
+	}
+	return out
+}
+
+// batchOf is a batch job whose task runs for a while and succeeds.
+func batchOf(id fleet.JobID, runFor string) *fleet.Job {
+	job := service(id, 1)
+	job.Type = fleet.JobTypeBatch
+	g := &job.TaskGroups[0]
+	g.ReschedulePolicy, g.RestartPolicy, g.Update, g.Migrate = nil, nil, nil, nil
+	g.Tasks[0].Config = map[string]any{"run_for": runFor}
+	return job
+}
+
+// TestPeriodicSurvivesTheLeader kills leaders around the time of a launch (H10): each
+// time is launched once, what was missed while nobody led is made up for once, and a
+// child that runs is not joined by another one where that is prohibited.
+func TestPeriodicSurvivesTheLeader(t *testing.T) {
+	dir := mustMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := mustCluster(t, dir, 3, "edge-a")
+		defer mustClose(t, c)
+		every := batchOf("every", "5s")
+		every.Periodic = &fleet.Periodic{Enabled: true, Spec: "*/10 * * * *", ProhibitOverlap: true}
+		every.Defaults()
+		long := batchOf("long", "25m")
+		long.Periodic = &fleet.Periodic{Enabled: true, Specs: []string{"*/10 * * * *"}, ProhibitOverlap: true}
+		long.Defaults()
+		for _, job := range []*fleet.Job{every, long} {
+			mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": job}, nil)
+		}
+		began := time.Now().Truncate(10 * time.Minute)
+		for range 3 { // kill the leader just before, at and after a time
+			time.Sleep(time.Until(time.Now().Truncate(10 * time.Minute).Add(10*time.Minute - time.Second)))
+			mustFailOver(t, c)
+			time.Sleep(time.Minute)
+		}
+		for _, h := range c.Hubs { // nobody leads for three times
+			if err := h.Crash(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(31 * time.Minute)
+		for _, h := range c.Hubs {
+			if err := h.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lead(t, c)
+		time.Sleep(time.Minute)
+		mustCome(t, c, 5*time.Minute, "all children of every have run", func(v *state.View) bool {
+			kids := childrenOf(v, "every")
+			for _, k := range kids {
+				if k.Status != fleet.JobStatusDead {
+					return false
+				}
+			}
+			return len(kids) == 4
+		})
+		v := lead(t, c).State().View()
+		for i, k := range childrenOf(v, "every") {
+			// three times, and the first of those that were missed
+			if want := fleet.LaunchID("every", began.Add(time.Duration(i+1)*10*time.Minute)); k.ID != want {
+				t.Errorf("H10: child %d is %s, want %s", i, k.ID, want)
+			}
+			n := 0
+			for range v.AllocsByJob(k.Namespace, k.ID) {
+				n++
+			}
+			if n != 1 {
+				t.Errorf("H10: %s has %d allocations", k.ID, n)
+			}
+		}
+		// Its first child was running, as far as the cluster knew, at every time so far.
+		if kids := childrenOf(v, "long"); len(kids) != 1 {
+			t.Errorf("H10: %d children of long, which runs for 25 minutes", len(kids))
+		}
+		mustCome(t, c, 15*time.Minute, "H10: the next time is launched", func(v *state.View) bool { return len(childrenOf(v, "long")) == 2 })
+	})
+}
+
+// TestDispatchSurvivesTheLeader kills the leader while jobs are dispatched: who asks
+// again with the same token gets the same job, and each runs once.
+func TestDispatchSurvivesTheLeader(t *testing.T) {
+	dir := mustMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := mustCluster(t, dir, 3, "edge-a")
+		defer mustClose(t, c)
+		job := batchOf("resize", "5s")
+		job.ParameterizedJob = &fleet.ParameterizedJob{MetaRequired: []string{"image"}}
+		job.Defaults()
+		mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": job}, nil)
+		ids := map[fleet.JobID]bool{}
+		for i := range 12 {
+			if i == 6 {
+				if err := lead(t, c).Crash(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			path := fmt.Sprintf("/v1/job/resize/dispatch?idempotency_token=t%d", i)
+			var first, again api.DispatchAnswer
+			in := map[string]any{"Meta": map[string]string{"image": fmt.Sprint(i)}}
+			mustDo(t, c, http.MethodPut, path, in, &first)
+			mustDo(t, c, http.MethodPut, path, in, &again)
+			if first.DispatchedJobID != again.DispatchedJobID {
+				t.Errorf("token t%d gave %s and %s", i, first.DispatchedJobID, again.DispatchedJobID)
+			}
+			ids[first.DispatchedJobID] = true
+		}
+		mustCome(t, c, 10*time.Minute, "all have run", func(v *state.View) bool {
+			done := 0
+			for _, k := range childrenOf(v, "resize") {
+				if k.Status == fleet.JobStatusDead {
+					done++
+				}
+			}
+			return done == 12 && len(ids) == 12
+		})
+		for _, k := range childrenOf(lead(t, c).State().View(), "resize") {
+			n := 0
+			for range lead(t, c).State().View().AllocsByJob(k.Namespace, k.ID) {
+				n++
+			}
+			if n != 1 || !ids[k.ID] {
+				t.Errorf("%s has %d allocations", k.ID, n)
+			}
+		}
+	})
+}

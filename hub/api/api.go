@@ -169,6 +169,7 @@ func (a *API) routes() {
 	a.nodeRoutes()
 	a.drainRoutes()
 	a.systemRoutes()
+	a.childRoutes()
 	a.allocRoutes()
 	a.evalRoutes()
 	a.clusterRoutes()

@@ -455,7 +455,7 @@ func TestBadRequests(t *testing.T) {
 		{"huge", "POST", "/v1/jobs", huge, 400, "larger than"},
 		{"another job's path", "POST", "/v1/job/a", `{"Job":{"ID":"b","TaskGroups":[{"Name":"g","Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"x"}}]}]}}`, 400, `"b"`},
 		{"unknown namespace", "POST", "/v1/jobs", `{"Job":{"ID":"b","Namespace":"n","TaskGroups":[{"Name":"g","Tasks":[{"Name":"t","Driver":"raw_exec","Config":{"command":"x"}}]}]}}`, 400, "namespace"},
-		{"unsupported block", "POST", "/v1/jobs", `{"Job":{"ID":"b","Periodic":{"Spec":"* * * * *"},"TaskGroups":[{"Name":"g","Tasks":[{"Name":"t","Driver":"raw_exec"}]}]}}`, 400, "Periodic"},
+		{"unsupported block", "POST", "/v1/jobs", `{"Job":{"ID":"b","Multiregion":{"Strategy":{"MaxParallel":1}},"TaskGroups":[{"Name":"g","Tasks":[{"Name":"t","Driver":"raw_exec"}]}]}}`, 400, "multiregion"},
 		{"purge is no boolean", "DELETE", "/v1/job/a?purge=maybe", "", 400, "purge"},
 		{"bad HCL", "POST", "/v1/jobs/parse", `{"JobHCL":"job \"x\" {"}`, 400, "job.hcl:1"},
 		{"log type", "GET", "/v1/client/fs/logs/nope?type=x", "", 404, "not found"},

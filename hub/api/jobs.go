@@ -59,6 +59,7 @@ type JobSummary struct {
 	JobID       fleet.JobID
 	Namespace   string
 	Summary     map[string]state.GroupCount
+	Children    *state.Children // of a job that does not run itself
 	CreateIndex fleet.Index
 	ModifyIndex fleet.Index
 }
@@ -79,6 +80,7 @@ func jobStub(v *state.View, j *fleet.Job, meta bool) JobStub {
 		Type: j.Type, Priority: j.Priority, Stop: j.Stop, Status: j.Status, StatusDescription: j.StatusDescription,
 		JobSummary: &sum, CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex,
 		JobModifyIndex: j.JobModifyIndex, SubmitTime: j.SubmitTime,
+		ParentID: string(j.ParentID), Periodic: j.IsPeriodic(), ParameterizedJob: j.IsParameterized(),
 	}
 	if meta {
 		stub.Meta = j.Meta
@@ -188,13 +190,16 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 		}
 		eval.Priority = req.EvalPriority
 	}
+	if !job.Starts() {
+		eval = nil
+	}
 	res, err := a.apply(r.Context(), state.JobRegister{
 		Job: job, Eval: eval, EnforceIndex: req.EnforceIndex, CheckIndex: req.JobModifyIndex, Now: now,
 	})
 	if err != nil {
 		return nil, res.Index, err
 	}
-	return evalAnswer(eval.ID, res), res.Index, nil
+	return evalAnswer(res), res.Index, nil
 }
 
 // acceptable decodes a job that a request brought and refuses it with every
@@ -229,7 +234,7 @@ func (a *API) decode(raw json.RawMessage) (*fleet.Job, fleet.Problems) {
 			}
 		}
 	}
-	return job, append(problems, tooLarge(job)...)
+	return job, append(append(problems, a.periodicProblems(job)...), tooLarge(job)...)
 }
 
 // tooLarge reports a job that no edge could be sent.
@@ -257,8 +262,12 @@ func (a *API) newEval(job *fleet.Job, trigger string, now int64) *fleet.Evaluati
 
 // evalAnswer is what was committed, and not what the job is by now: a hub's own
 // state may be behind the entry, or hold somebody else's change that came after it.
-func evalAnswer(eval fleet.EvalID, res state.Result) EvalAnswer {
-	return EvalAnswer{EvalID: eval, EvalCreateIndex: res.Index, JobModifyIndex: res.Modify, Index: res.Index}
+func evalAnswer(res state.Result) EvalAnswer {
+	answer := EvalAnswer{EvalID: res.Eval, JobModifyIndex: res.Modify, Index: res.Index}
+	if res.Eval != "" {
+		answer.EvalCreateIndex = res.Index
+	}
+	return answer
 }
 
 func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
@@ -281,11 +290,14 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	}
 	now := a.cfg.Now().UnixNano()
 	eval := a.newEval(job, fleet.TriggerJobDeregister, now)
+	if !job.Starts() {
+		eval = nil
+	}
 	res, err := a.apply(r.Context(), state.JobDeregister{Namespace: job.Namespace, ID: job.ID, Purge: purge, Eval: eval, Now: now})
 	if err != nil {
 		return nil, res.Index, err
 	}
-	return evalAnswer(eval.ID, res), res.Index, nil
+	return evalAnswer(res), res.Index, nil
 }
 
 func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
@@ -391,7 +403,12 @@ func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet
 // summarize counts a job's allocations.
 func summarize(v *state.View, j *fleet.Job) JobSummary {
 	sum, _ := v.JobSummary(j.Namespace, j.ID) // a job that the view holds has one
-	return JobSummary{
+	out := JobSummary{
 		JobID: j.ID, Namespace: j.Namespace, Summary: sum.Groups, CreateIndex: sum.CreateIndex, ModifyIndex: sum.ModifyIndex,
 	}
+	if !j.Starts() {
+		c := v.Children(j.Namespace, j.ID)
+		out.Children = &c
+	}
+	return out
 }

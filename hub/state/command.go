@@ -320,6 +320,9 @@ type Result struct {
 	Modify  fleet.Index    `cbor:"8,keyasint,omitempty"` // JobRegister, JobDeregister: the job's modify index after it
 	// Evals are the evaluations that a change of a node or of allocations made.
 	Evals []fleet.EvalID `cbor:"20,keyasint,omitempty"`
+	// Child is the job that a launch or a dispatch made, Created its create index.
+	Child   fleet.JobID `cbor:"21,keyasint,omitempty"`
+	Created fleet.Index `cbor:"22,keyasint,omitempty"`
 }
 
 // SessionResult answers SessionOpen.

@@ -74,7 +74,7 @@ func (d *describer) work(v *View) {
 		d.line(tableBodies, r.refs, r.job)
 	}
 	for r := range scan[jobRow](v.txn, tableJobs, indexID, nil) {
-		d.line(tableJobs, r.job, r.queued, r.evaluated, r.stable)
+		d.line(tableJobs, r.job, r.queued, r.evaluated, r.launched, r.stable)
 		for _, j := range r.versions {
 			d.line(tableJobs+" version", j.ID, j.Version, j.SpecHash, j.CreateIndex)
 		}

@@ -104,4 +104,6 @@ var commands = map[Kind]reflect.Type{
 	KindNodeEvaluate:      reflect.TypeFor[NodeEvaluate](),
 	KindSchedulerConfig:   reflect.TypeFor[SchedulerConfig](),
 	KindCollect:           reflect.TypeFor[Collect](),
+	KindPeriodicLaunch:    reflect.TypeFor[PeriodicLaunch](),
+	KindJobDispatch:       reflect.TypeFor[JobDispatch](),
 }

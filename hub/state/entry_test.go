@@ -69,6 +69,8 @@ func samples() []state.Command {
 		state.NodeEvaluate{NodeID: n.ID, EvalSeed: "s", Now: 33},
 		state.Collect{Allocs: []fleet.AllocID{alloc.ID}, Evals: []fleet.EvalID{eval.ID}, Now: 34, Deployments: []fleet.DeploymentID{"d"},
 			Jobs: []state.CollectedJob{{Namespace: "default", ID: "shop", ModifyIndex: 5}}, Nodes: []state.CollectedNode{{ID: n.ID, Epoch: 2}}},
+		state.PeriodicLaunch{Namespace: "default", ID: "shop", JobModifyIndex: 7, Launched: 8, Force: true, Child: j, Eval: &eval, Now: 35},
+		state.JobDispatch{Namespace: "default", ID: "shop", JobModifyIndex: 7, Child: j, Eval: &eval, Now: 36},
 		state.DeploymentStatus{Update: failedUpdate(), Rollback: j, Eval: &eval, Now: 15},
 		state.DeploymentPromote{DeploymentID: "d", Groups: []string{"web"}, Eval: &eval, Now: 16},
 		state.AllocHealth{DeploymentID: "d", Healthy: []fleet.AllocID{alloc.ID}, Unhealthy: []fleet.AllocID{"b"}, Update: ptr(failedUpdate()), Rollback: j, Eval: &eval, Now: 17},

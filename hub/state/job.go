@@ -46,6 +46,12 @@ func registrable(c JobRegister, row *jobRow) *fleet.Error {
 	case row != nil && row.job.Type != c.Job.Type:
 		return fleet.Errorf(fleet.CodeInvalid, "register job %s: it is of type %s and cannot become %s",
 			c.Job.ID, row.job.Type, c.Job.Type).WithHint("give the new job another id, or purge the old one")
+	case row != nil && row.job.IsPeriodic() != c.Job.IsPeriodic():
+		return fleet.Errorf(fleet.CodeInvalid, "register job %s: a job that is not periodic cannot become so, nor the other way round", c.Job.ID).
+			WithHint("give the new job another id, or purge the old one")
+	case row != nil && row.job.IsParameterized() != c.Job.IsParameterized():
+		return fleet.Errorf(fleet.CodeInvalid, "register job %s: a job that is not parameterized cannot become so, nor the other way round", c.Job.ID).
+			WithHint("give the new job another id, or purge the old one")
 	}
 	return nil
 }
@@ -63,7 +69,7 @@ func (t *tx) jobVersion(c JobRegister, old *jobRow, hash string) *jobRow {
 	row := &jobRow{job: &job}
 	if old != nil {
 		job.Version, job.CreateIndex = old.job.Version+1, old.job.CreateIndex
-		row.evaluated, row.queued = old.evaluated, old.queued
+		row.evaluated, row.queued, row.launched = old.evaluated, old.queued, old.launched
 		row.versions, row.stable = old.versions, old.stable
 	}
 	row.versions = append([]*fleet.Job{&job}, row.versions...)
@@ -158,6 +164,8 @@ func (t *tx) settleJob(k []byte, r *jobRoster) {
 func jobStatus(row *jobRow, r *jobRoster) string {
 	everywhere := row.job.Type == fleet.JobTypeSystem
 	switch {
+	case !row.job.Starts() && !row.job.Stop:
+		return fleet.JobStatusRunning
 	case everywhere && !row.job.Stop, r.live > 0:
 		return fleet.JobStatusRunning
 	case everywhere:

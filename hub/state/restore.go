@@ -173,7 +173,7 @@ func (in *loader) record(kind byte, body []byte) error {
 }
 
 func (in *loader) job(s *savedJob) error {
-	row := &jobRow{job: &s.Job, queued: s.Queued, evaluated: s.Evaluated, stable: s.Stable}
+	row := &jobRow{job: &s.Job, queued: s.Queued, evaluated: s.Evaluated, launched: s.Launched, stable: s.Stable}
 	for _, ref := range s.Versions {
 		job, err := in.body(s.Job.Namespace, s.Job.ID, ref)
 		if err != nil {

@@ -60,6 +60,7 @@ type (
 		versions  []*fleet.Job
 		queued    map[string]int // by group, as the newest evaluation said
 		evaluated bool           // it had an evaluation or an allocation once
+		launched  int64          // up to when a periodic job is launched (UnixNano)
 		stable    []uint64       // kept versions that a deployment brought to success, newest first
 	}
 	// bodyRow is a version of a job that is kept because refs versions or

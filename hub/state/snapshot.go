@@ -63,6 +63,7 @@ type (
 		Versions  []savedBodyRef // newest first
 		Queued    map[string]int
 		Evaluated bool
+		Launched  int64
 		Stable    []uint64
 	}
 	savedNode struct {
@@ -160,7 +161,7 @@ func (v *View) persistWork(out *recordWriter) {
 		out.put(recordBody, *r.job)
 	}
 	for r := range scan[jobRow](v.txn, tableJobs, indexID, nil) {
-		saved := savedJob{Job: *r.job, Queued: r.queued, Evaluated: r.evaluated, Stable: r.stable}
+		saved := savedJob{Job: *r.job, Queued: r.queued, Evaluated: r.evaluated, Launched: r.launched, Stable: r.stable}
 		for _, j := range r.versions {
 			saved.Versions = append(saved.Versions, savedBodyRef{j.SpecHash, j.Version, j.CreateIndex})
 		}

@@ -112,6 +112,10 @@ func (t *tx) apply(c Command) Result {
 		return t.nodeEvaluate(c)
 	case Collect:
 		return t.collect(c)
+	case PeriodicLaunch:
+		return t.periodicLaunch(c)
+	case JobDispatch:
+		return t.jobDispatch(c)
 	}
 	return t.applyCluster(c)
 }

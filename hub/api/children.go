@@ -1,0 +1,116 @@
+package api
+
+import (
+	"net/http"
+
+	"skerry/fleet"
+	"skerry/fleet/cron"
+	"skerry/hub/state"
+)
+
+func (a *API) childRoutes() {
+	a.put("/v1/job/{id}/dispatch", a.write(a.dispatchJob))
+	a.put("/v1/job/{id}/periodic/force", a.write(a.forcePeriodic))
+}
+
+// namedJob returns the job of a request that changes something, as new as it is.
+func (a *API) namedJob(r *http.Request) (*fleet.Job, error) {
+	q, err := parseQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, err
+	}
+	return needJob(a.cfg.State.View(), r, q)
+}
+
+// DispatchAnswer answers a dispatch. Where its idempotency token was used before, it
+// is about the job that there is, and no evaluation was made.
+type DispatchAnswer struct {
+	DispatchedJobID fleet.JobID
+	EvalID          fleet.EvalID
+	EvalCreateIndex fleet.Index
+	JobCreateIndex  fleet.Index
+	Index           fleet.Index
+}
+
+func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		Payload          []byte
+		Meta             map[string]string
+		IdPrefixTemplate string
+		Priority         int
+	}
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	job, err := a.namedJob(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := job.Dispatchable(req.Payload, req.Meta); err != nil {
+		return nil, 0, err
+	}
+	now := a.cfg.Now()
+	child := job.Child(fleet.DispatchID(job.ID, req.IdPrefixTemplate, now, a.cfg.NewID()), now)
+	child.Dispatched, child.Payload, child.DispatchIdempotencyToken = true, req.Payload, r.URL.Query().Get("idempotency_token")
+	child.Meta = map[string]string{}
+	for _, m := range []map[string]string{job.Meta, req.Meta} {
+		for k, v := range m {
+			child.Meta[k] = v
+		}
+	}
+	if req.Priority != 0 {
+		child.Priority = req.Priority
+	}
+	if err := append(child.Validate(), tooLarge(child)...).Err(); err != nil {
+		return nil, 0, err
+	}
+	res, err := a.apply(r.Context(), state.JobDispatch{
+		Namespace: job.Namespace, ID: job.ID, JobModifyIndex: job.JobModifyIndex, Child: child,
+		Eval: a.newEval(child, fleet.TriggerJobRegister, now.UnixNano()), Now: now.UnixNano(),
+	})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	answer := DispatchAnswer{DispatchedJobID: res.Child, EvalID: res.Eval, JobCreateIndex: res.Created, Index: res.Index}
+	if res.Eval != "" {
+		answer.EvalCreateIndex = res.Index
+	}
+	return answer, res.Index, nil
+}
+
+// forcePeriodic launches a periodic job now, beside its times.
+func (a *API) forcePeriodic(r *http.Request) (any, fleet.Index, error) {
+	job, err := a.namedJob(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	now := a.cfg.Now()
+	child := job.Child(fleet.LaunchID(job.ID, now), now)
+	res, err := a.apply(r.Context(), state.PeriodicLaunch{
+		Namespace: job.Namespace, ID: job.ID, JobModifyIndex: job.JobModifyIndex, Force: true, Child: child,
+		Eval: a.newEval(child, fleet.TriggerPeriodicJob, now.UnixNano()), Now: now.UnixNano(),
+	})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return struct {
+		EvalID          fleet.EvalID
+		EvalCreateIndex fleet.Index
+		Index           fleet.Index
+	}{res.Eval, res.Index, res.Index}, res.Index, nil
+}
+
+// periodicProblems says what is wrong with when a job is to be launched.
+func (a *API) periodicProblems(job *fleet.Job) fleet.Problems {
+	if !job.IsPeriodic() {
+		return nil
+	}
+	if err := cron.Check(*job.Periodic, a.cfg.Now()); err != nil {
+		e := fleet.AsError(err)
+		return fleet.Problems{{Path: "Periodic", Message: e.Message, Hint: e.Hint}}
+	}
+	return nil
+}

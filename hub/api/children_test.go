@@ -1,0 +1,96 @@
+package api_test
+
+import (
+	"strings"
+	"testing"
+
+	nomad "github.com/hashicorp/nomad/api"
+
+	"skerry/fleet"
+)
+
+func batchJob(id string) *nomad.Job {
+	job := exampleJob(id)
+	kind := "batch"
+	job.Type = &kind
+	return job
+}
+
+// TestDispatch drives Nomad's client: payload, meta and token of a parameterized job.
+func TestDispatch(t *testing.T) {
+	h, _, c := mustServe(t)
+	job := batchJob("resize")
+	job.ParameterizedJob = &nomad.ParameterizedJobConfig{Payload: "required", MetaRequired: []string{"image"}, MetaOptional: []string{"size"}}
+	reg, _, err := c.Jobs().Register(job, nil)
+	if err != nil || reg.EvalID != "" {
+		t.Fatalf("registering made evaluation %q, %v", reg.EvalID, err)
+	}
+	if j, _ := h.store.View().Job("default", "resize"); j.Status != fleet.JobStatusRunning {
+		t.Fatalf("H19: the parent is %s", j.Status)
+	}
+	image := map[string]string{"image": "a.png"}
+	for _, tc := range []struct {
+		payload string
+		meta    map[string]string
+		says    string
+	}{
+		{"", image, "needs a payload"},
+		{"x", nil, "required meta is missing"},
+		{"x", map[string]string{"image": "a", "colour": "red"}, "does not take"},
+		{strings.Repeat("x", 16<<10+1), image, "16385 bytes"},
+	} {
+		if _, _, err := c.Jobs().Dispatch("resize", tc.meta, []byte(tc.payload), "", nil); err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "400") {
+			t.Errorf("dispatching %v: %v, want %q", tc.meta, err, tc.says)
+		}
+	}
+	first, _, err := c.Jobs().Dispatch("resize", image, []byte("hello"), "", &nomad.WriteOptions{IdempotencyToken: "once"})
+	if err != nil || first.EvalID == "" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	again, _, err := c.Jobs().Dispatch("resize", image, []byte("hello"), "", &nomad.WriteOptions{IdempotencyToken: "once"})
+	if err != nil || again.DispatchedJobID != first.DispatchedJobID || again.EvalID != "" {
+		t.Fatalf("the same token gave %+v, %v", again, err)
+	}
+	child, ok := h.store.View().Job("default", fleet.JobID(first.DispatchedJobID))
+	if !ok || !child.Dispatched || string(child.Payload) != "hello" || child.Meta["image"] != "a.png" || child.ParentID != "resize" || child.IsParameterized() {
+		t.Fatalf("the child is %+v", child)
+	}
+	sum, _, err := c.Jobs().Summary("resize", nil)
+	if err != nil || sum.Children == nil || sum.Children.Pending != 1 {
+		t.Fatalf("summary: %+v, %v", sum, err)
+	}
+	if _, _, err := c.Jobs().Deregister("resize", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Jobs().Dispatch("resize", image, []byte("x"), "", nil); err == nil || !strings.Contains(err.Error(), "stopped") {
+		t.Fatalf("a stopped job was dispatched: %v", err)
+	}
+}
+
+func TestPeriodicForce(t *testing.T) {
+	h, _, c := mustServe(t)
+	job := batchJob("nightly")
+	cron, overlap := "0 3 * * *", true
+	job.Periodic = &nomad.PeriodicConfig{Spec: &cron, ProhibitOverlap: &overlap}
+	if reg, _, err := c.Jobs().Register(job, nil); err != nil || reg.EvalID != "" {
+		t.Fatalf("registering made evaluation %q, %v", reg.EvalID, err)
+	}
+	eval, _, err := c.Jobs().PeriodicForce("nightly", nil)
+	if err != nil || eval == "" {
+		t.Fatalf("%q, %v", eval, err)
+	}
+	e, _ := h.store.View().Eval(fleet.EvalID(eval))
+	if child, ok := h.store.View().Job("default", e.JobID); !ok || child.ParentID != "nightly" || child.IsPeriodic() || e.TriggeredBy != "periodic-job" {
+		t.Fatalf("the child is %+v, its evaluation %+v", child, e)
+	}
+	if _, _, err := c.Jobs().PeriodicForce("nightly", nil); err == nil || !strings.Contains(err.Error(), "overlap") {
+		t.Fatalf("H10: forced beside a child that is not over: %v", err)
+	}
+	cron = "0 0 30 2 *"
+	if _, _, err := c.Jobs().Register(job, nil); err == nil || !strings.Contains(err.Error(), "never comes") {
+		t.Fatalf("a job that never comes was registered: %v", err)
+	}
+	if _, _, err := c.Jobs().Register(batchJob("nightly"), nil); err == nil || !strings.Contains(err.Error(), "periodic") {
+		t.Fatalf("H13: a periodic job became another one: %v", err)
+	}
+}

@@ -1,0 +1,152 @@
+package state
+
+import (
+	"strings"
+
+	"skerry/fleet"
+)
+
+// PeriodicLaunch launches a child of a periodic job, and notes up to when the job is
+// launched, in one entry: whoever leads, a time that was launched is never launched
+// again. Where the job prohibits overlap and a child of it is not over, the time is
+// noted and nothing is launched.
+type PeriodicLaunch struct {
+	Namespace      string
+	ID             fleet.JobID
+	JobModifyIndex fleet.Index // of the job when it was looked at
+	// Launched is up to when (UnixNano) the job is then launched.
+	Launched int64
+	Force    bool // an operator's: no time of its own is used up
+	Child    *fleet.Job
+	Eval     *fleet.Evaluation
+	Now      int64
+}
+
+// JobDispatch makes a child of a parameterized job. A token makes it once: who sends
+// it again is given the child that there is.
+type JobDispatch struct {
+	Namespace      string
+	ID             fleet.JobID
+	JobModifyIndex fleet.Index
+	Child          *fleet.Job
+	Eval           *fleet.Evaluation
+	Now            int64
+}
+
+const (
+	KindPeriodicLaunch Kind = 35
+	KindJobDispatch    Kind = 36
+)
+
+func (PeriodicLaunch) Kind() Kind { return KindPeriodicLaunch }
+func (JobDispatch) Kind() Kind    { return KindJobDispatch }
+
+// parent returns the job that a child is made of, if it is still the one that was
+// looked at.
+func (t *tx) parent(verb, ns string, id fleet.JobID, index fleet.Index) (*jobRow, *fleet.Error) {
+	row := t.jobs.at(t, jobKeyOf(ns, id))
+	switch {
+	case row == nil:
+		return nil, fleet.Errorf(fleet.CodeNotFound, "%s job %s: there is no such job", verb, id)
+	case row.job.Stop:
+		return nil, fleet.Errorf(fleet.CodeConflict, "%s job %s: it is stopped", verb, id)
+	case row.job.JobModifyIndex != index:
+		return nil, fleet.Errorf(fleet.CodeConflict, "%s job %s: it has changed", verb, id).WithHint("try again")
+	}
+	return row, nil
+}
+
+func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
+	row, err := t.parent("launch", c.Namespace, c.ID, c.JobModifyIndex)
+	switch {
+	case err != nil:
+		return Result{Err: err}
+	case !row.job.IsPeriodic():
+		return refused(fleet.CodeInvalid, "launch job %s: it is not periodic", c.ID)
+	case !c.Force && c.Launched <= row.launched:
+		return refused(fleet.CodeConflict, "launch job %s: that time was launched already", c.ID)
+	}
+	busy := row.job.Periodic.ProhibitOverlap && t.busy(c.Namespace, fleet.PeriodicPrefix(c.ID))
+	if busy && c.Force {
+		return Result{Err: fleet.Errorf(fleet.CodeConflict, "launch job %s: a child of it is not over, and it prohibits overlap", c.ID)}
+	}
+	if !c.Force {
+		next := *row
+		next.launched = c.Launched
+		t.jobs.put(jobKeyOf(c.Namespace, c.ID), &next)
+	}
+	if busy {
+		return Result{}
+	}
+	return t.child(c.Child, c.Eval, c.Now)
+}
+
+// busy reports whether a job whose id begins with prefix is not over.
+func (t *tx) busy(ns, prefix string) bool {
+	for r := range scan[jobRow](t.base, tableJobs, indexID, within(ns, prefix)) {
+		if strings.HasPrefix(string(r.job.ID), prefix) && r.job.Status != fleet.JobStatusDead {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *tx) jobDispatch(c JobDispatch) Result {
+	row, err := t.parent("dispatch", c.Namespace, c.ID, c.JobModifyIndex)
+	switch {
+	case err != nil:
+		return Result{Err: err}
+	case !row.job.IsParameterized():
+		return refused(fleet.CodeInvalid, "dispatch job %s: it is not parameterized", c.ID)
+	}
+	if token := c.Child.DispatchIdempotencyToken; token != "" {
+		prefix := fleet.DispatchPrefix(c.ID)
+		for r := range scan[jobRow](t.base, tableJobs, indexID, within(c.Namespace, prefix)) {
+			if strings.HasPrefix(string(r.job.ID), prefix) && r.job.DispatchIdempotencyToken == token {
+				return Result{Child: r.job.ID, Modify: r.job.JobModifyIndex, Created: r.job.CreateIndex}
+			}
+		}
+	}
+	return t.child(c.Child, c.Eval, c.Now)
+}
+
+// child stores a new job that was made of another one.
+func (t *tx) child(job *fleet.Job, eval *fleet.Evaluation, now int64) Result {
+	res := t.jobRegister(JobRegister{Job: job, Eval: eval, EnforceIndex: true, Now: now})
+	if res.Err == nil {
+		res.Child, res.Created = job.ID, t.index
+	}
+	return res
+}
+
+// Launched is up to when (UnixNano) a periodic job is launched; 0: it never was.
+func (v *View) Launched(ns string, id fleet.JobID) int64 {
+	if row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id)); ok {
+		return row.launched
+	}
+	return 0
+}
+
+// Children counts the jobs that were made of one, by what became of them.
+type Children struct {
+	Pending, Running, Dead int64
+}
+
+// Children counts the children of a periodic or parameterized job.
+func (v *View) Children(ns string, id fleet.JobID) Children {
+	var c Children
+	for _, prefix := range []string{fleet.PeriodicPrefix(id), fleet.DispatchPrefix(id)} {
+		for j := range v.Jobs(ns, prefix) {
+			switch {
+			case j.ParentID != id:
+			case j.Status == fleet.JobStatusPending:
+				c.Pending++
+			case j.Status == fleet.JobStatusRunning:
+				c.Running++
+			default:
+				c.Dead++
+			}
+		}
+	}
+	return c
+}
