@@ -20,7 +20,11 @@ var kinds = map[state.Kind]string{
 	state.KindPlan: "plan", state.KindEvals: "evals", state.KindAllocStop: "alloc_stop", state.KindPool: "pool",
 	state.KindClusterInit: "cluster_init", state.KindToken: "token", state.KindFence: "fence", state.KindNodeResync: "node_resync",
 	state.KindEvalDelete: "eval_delete", state.KindNodeEligible: "node_eligibility", state.KindCertificate: "certificate",
-	state.KindHub: "hub",
+	state.KindHub: "hub", state.KindNodeDrain: "node_drain", state.KindDrainStep: "drain_step", state.KindNodePurge: "node_purge",
+	state.KindNodeEvaluate: "node_evaluate", state.KindCollect: "collect", state.KindPeriodicLaunch: "periodic_launch",
+	state.KindJobDispatch: "job_dispatch", state.KindDeploymentStatus: "deployment_status",
+	state.KindDeploymentPromote: "deployment_promote", state.KindAllocHealth: "alloc_health",
+	state.KindDeploymentDelete: "deployment_delete", state.KindSchedulerConfig: "scheduler_config",
 }
 
 // Applied is a command that a hub applied. effects says whether what it did is

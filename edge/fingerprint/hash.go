@@ -25,12 +25,19 @@ type description struct {
 	NodeClass  string                      `json:"node_class,omitempty"`
 	Attributes map[string]string           `json:"attributes,omitempty"`
 	Meta       map[string]string           `json:"meta,omitempty"`
-	Resources  fleet.Resources             `json:"resources"`
-	Reserved   fleet.Resources             `json:"reserved"`
+	Resources  amount                      `json:"resources"`
+	Reserved   amount                      `json:"reserved"`
 	Drivers    map[string]fleet.DriverInfo `json:"drivers,omitempty"`
 	Devices    []fleet.Device              `json:"devices,omitempty"`
 	Version    string                      `json:"version,omitempty"`
 	Site       string                      `json:"site,omitempty"`
+}
+
+// amount is fleet.Resources as the first release wrote them, and what came later.
+type amount struct {
+	CPU, MemoryMB, DiskMB int
+	Cores                 int `json:",omitempty"`
+	MemoryMaxMB           int `json:",omitempty"`
 }
 
 // Hash returns the hash of what an edge says of itself in n (16 bytes). Two nodes
@@ -39,7 +46,7 @@ type description struct {
 func Hash(n fleet.Node) []byte {
 	b, err := json.Marshal(description{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass,
-		Attributes: n.Attributes, Meta: n.Meta, Resources: n.Resources, Reserved: n.Reserved,
+		Attributes: n.Attributes, Meta: n.Meta, Resources: amount(n.Resources), Reserved: amount(n.Reserved),
 		Drivers: n.Drivers, Devices: n.Devices, Version: n.Version, Site: n.Site,
 	})
 	if err != nil {
