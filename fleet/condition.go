@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -214,7 +213,7 @@ func nodeProperty(name string, n *Node) (string, bool) {
 	case "node.datacenter":
 		return n.Datacenter, true
 	case "node.site":
-		return cmp.Or(n.Site, n.Datacenter), true
+		return n.AtSite(), true
 	case "node.class":
 		return n.NodeClass, true
 	case "node.pool":

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"regexp"
 	"time"
 )
@@ -160,6 +161,9 @@ const (
 
 // Free returns what tasks may use of the node.
 func (n *Node) Free() Resources { return n.Resources.Sub(n.Reserved) }
+
+// AtSite is the site where it stands: its datacenter, where it names none.
+func (n *Node) AtSite() string { return cmp.Or(n.Site, n.Datacenter) }
 
 // Schedulable reports whether new work may be placed on the node.
 func (n *Node) Schedulable() bool {

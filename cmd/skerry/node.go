@@ -85,7 +85,7 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 	t := console.Table{}
 	t.Add("Node", n.ID)
 	t.Add("Name", n.Name)
-	t.Add("Site", fmt.Sprintf("%s, datacenter %s, pool %s, class %q", n.Site, n.Datacenter, n.NodePool, n.NodeClass))
+	t.Add("Site", fmt.Sprintf("%s, datacenter %s, pool %s, class %q", n.AtSite(), n.Datacenter, n.NodePool, n.NodeClass))
 	t.Add("Status", statusLine(n))
 	if n.DisconnectedAt != 0 {
 		t.Add("Away", "since "+console.Nano(n.DisconnectedAt).Format(time.DateTime))

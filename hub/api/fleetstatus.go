@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -115,7 +114,7 @@ func (a *API) hubLines(v *state.View, leader fleet.HubID) []HubStatus {
 
 func nodeLine(v *state.View, n *fleet.Node) NodeLine {
 	line := NodeLine{
-		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Site: cmp.Or(n.Site, n.Datacenter), Status: n.Status, StatusDescription: n.StatusDescription,
+		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Site: n.AtSite(), Status: n.Status, StatusDescription: n.StatusDescription,
 		Hub: n.Hub, Allocs: map[string]int{}, Fenced: n.Fenced, Orphans: n.Orphans,
 	}
 	if n.DisconnectedAt != 0 {

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
@@ -38,7 +37,7 @@ func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
 	}
 	free := n.Free()
 	n.Name, n.Datacenter, n.NodeClass = said.Name, said.Datacenter, said.NodeClass
-	n.Site = cmp.Or(said.Site, said.Datacenter)
+	n.Site = said.AtSite()
 	n.NodePool = said.NodePool
 	if n.NodePool == "" {
 		n.NodePool = fleet.DefaultPool
