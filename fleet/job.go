@@ -13,6 +13,18 @@ const (
 	JobTypeSysBatch = "sysbatch"
 )
 
+// RunsToCompletion reports whether jobs of a type are done once their allocations have
+// ended.
+func RunsToCompletion(jobType string) bool {
+	return jobType == JobTypeBatch || jobType == JobTypeSysBatch
+}
+
+// RunsEverywhere reports whether jobs of a type have an allocation of each group on every
+// node that suits them.
+func RunsEverywhere(jobType string) bool {
+	return jobType == JobTypeSystem || jobType == JobTypeSysBatch
+}
+
 // Job statuses, derived from a job's allocations and evaluations.
 const (
 	JobStatusPending = "pending"

@@ -14,7 +14,7 @@ func validateReschedule(ps *Problems, path string, p *ReschedulePolicy, jobType 
 	if p == nil {
 		return
 	}
-	if jobType == JobTypeSystem || jobType == JobTypeSysBatch {
+	if RunsEverywhere(jobType) {
 		ps.add(path, "jobs of type %s are never rescheduled", jobType)
 		return
 	}

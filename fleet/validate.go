@@ -85,7 +85,7 @@ func (g *TaskGroup) validate(ps *Problems, path, jobType string) {
 		ps.add(path+".Count", "may not be negative: %d", g.Count)
 	case g.Count > JobCountMax:
 		ps.add(path+".Count", "%d is more than %d", g.Count, JobCountMax)
-	case g.Count > 1 && (jobType == JobTypeSystem || jobType == JobTypeSysBatch):
+	case g.Count > 1 && RunsEverywhere(jobType):
 		ps.add(path+".Count", "jobs of type %s have one of a group on each node, not %d", jobType, g.Count)
 	}
 	checkMeta(ps, path+".Meta", g.Meta)
@@ -238,7 +238,7 @@ func validateDisconnect(ps *Problems, path string, d *Disconnect, jobType string
 			ps.add(path+".StopOnClientAfter", "must be at least %s, not %s: an edge that is in touch beats once a second at most",
 				MinStopOnClientAfter, after)
 		}
-		if jobType == JobTypeSystem || jobType == JobTypeSysBatch {
+		if RunsEverywhere(jobType) {
 			ps.add(path+".StopOnClientAfter", "jobs of type %s do not allow stop_on_client_after", jobType)
 		}
 	}

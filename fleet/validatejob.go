@@ -8,8 +8,8 @@ import (
 // validateKind checks what a job's type decides: what it may be launched by, and what
 // its groups may say.
 func (j *Job) validateKind(ps *Problems) {
-	batch := j.Type == JobTypeBatch || j.Type == JobTypeSysBatch
-	everywhere := j.Type == JobTypeSystem || j.Type == JobTypeSysBatch
+	batch := RunsToCompletion(j.Type)
+	everywhere := RunsEverywhere(j.Type)
 	if j.Periodic != nil {
 		if !batch {
 			ps.add("Periodic", "jobs of type %s cannot be periodic: batch and sysbatch jobs can", j.Type)

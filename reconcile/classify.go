@@ -103,7 +103,7 @@ func (d *decision) classify(a *fleet.Alloc) *member {
 
 // system: the job has its allocations on every node.
 func (d *decision) system() bool {
-	return d.in.Job != nil && (d.in.Job.Type == fleet.JobTypeSystem || d.in.Job.Type == fleet.JobTypeSysBatch)
+	return d.in.Job != nil && fleet.RunsEverywhere(d.in.Job.Type)
 }
 
 func (d *decision) poolDefault(n *fleet.Node) string {

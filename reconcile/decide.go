@@ -210,7 +210,7 @@ func (d *decision) outdated(a *fleet.Alloc) bool {
 
 // batch: the job's allocations are to end.
 func (d *decision) batch() bool {
-	return d.in.Job != nil && (d.in.Job.Type == fleet.JobTypeBatch || d.in.Job.Type == fleet.JobTypeSysBatch)
+	return d.in.Job != nil && fleet.RunsToCompletion(d.in.Job.Type)
 }
 
 // summarize counts what was decided.

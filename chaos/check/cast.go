@@ -107,17 +107,13 @@ func (c *cast) alloc(a *fleet.Alloc, now time.Duration) {
 		f.group = j.job.Group(a.TaskGroup)
 	}
 	if a.Job != nil {
-		f.system = runsEverywhere(a.Job)
+		f.system = fleet.RunsEverywhere(a.Job.Type)
 	} else if j := c.jobs[a.JobID]; j != nil {
-		f.system = runsEverywhere(j.job)
+		f.system = fleet.RunsEverywhere(j.job.Type)
 	}
 	if a.ServerTerminal() && f.stopped == 0 {
 		f.stopped = max(now, 1)
 	}
-}
-
-func runsEverywhere(j *fleet.Job) bool {
-	return j.Type == fleet.JobTypeSystem || j.Type == fleet.JobTypeSysBatch
 }
 
 // rows takes what edges report of their allocations' ends.

@@ -85,7 +85,7 @@ func (f *jobFact) allowed() (n int, counted bool) {
 	switch {
 	case f.job.Stop:
 		return 0, true
-	case runsEverywhere(f.job):
+	case fleet.RunsEverywhere(f.job.Type):
 		return 0, false
 	}
 	for _, g := range f.job.TaskGroups {

@@ -113,14 +113,10 @@ type chooser struct {
 func (c *chooser) old(at int64, keep time.Duration) bool { return c.now.UnixNano()-at >= int64(keep) }
 
 func (c *chooser) threshold(jobType string) time.Duration {
-	if runsToCompletion(jobType) {
+	if fleet.RunsToCompletion(jobType) {
 		return c.keep.BatchEvals
 	}
 	return c.keep.Evals
-}
-
-func runsToCompletion(jobType string) bool {
-	return jobType == fleet.JobTypeBatch || jobType == fleet.JobTypeSysBatch
 }
 
 // over reports whether an evaluation has been over for long enough.
@@ -136,7 +132,7 @@ func (c *chooser) job(j *fleet.Job) {
 		keep = 0
 	}
 	newest := map[string]*fleet.Alloc{}
-	if runsToCompletion(j.Type) {
+	if fleet.RunsToCompletion(j.Type) {
 		for a := range c.view.AllocsByJob(j.Namespace, j.ID) {
 			if n := newest[a.Name]; n == nil || a.CreateIndex > n.CreateIndex {
 				newest[a.Name] = a
@@ -144,7 +140,7 @@ func (c *chooser) job(j *fleet.Job) {
 		}
 	}
 	for a := range c.view.AllocsByJob(j.Namespace, j.ID) {
-		superseded := runsToCompletion(j.Type) && newest[a.Name].JobVersion > a.JobVersion
+		superseded := fleet.RunsToCompletion(j.Type) && newest[a.Name].JobVersion > a.JobVersion
 		c.alloc(a, whole || superseded || free(a, j), keep)
 	}
 	if !whole {
@@ -161,7 +157,7 @@ func (c *chooser) job(j *fleet.Job) {
 // dead reports whether a job is over, with all that belongs to it, and has been for
 // long enough.
 func (c *chooser) dead(j *fleet.Job) bool {
-	if j.Status != fleet.JobStatusDead || !j.Stop && !runsToCompletion(j.Type) {
+	if j.Status != fleet.JobStatusDead || !j.Stop && !fleet.RunsToCompletion(j.Type) {
 		return false
 	}
 	last := j.SubmitTime

@@ -8,7 +8,7 @@ func (a *attempt) everywhere() bool {
 	if a.job != nil {
 		jobType = a.job.Type
 	}
-	return jobType == fleet.JobTypeSystem || jobType == fleet.JobTypeSysBatch
+	return fleet.RunsEverywhere(jobType)
 }
 
 // nodesOf lists the nodes that may take new work of a job, by id.

@@ -108,7 +108,7 @@ func (w *worker) holdOff(ctx context.Context, index fleet.Index) {
 // process makes plans for an evaluation until one is committed whole.
 func (w *worker) process(ctx context.Context, d Delivery) error {
 	limit := serviceAttempts
-	if d.Eval.Type == fleet.JobTypeBatch || d.Eval.Type == fleet.JobTypeSysBatch {
+	if fleet.RunsToCompletion(d.Eval.Type) {
 		limit = batchAttempts
 	}
 	for tries := 1; ; tries++ {

@@ -2,7 +2,6 @@ package state
 
 import (
 	"iter"
-	"strings"
 
 	"skerry/fleet"
 )
@@ -182,9 +181,4 @@ func (v *View) allocList(ids []fleet.AllocID) iter.Seq[*fleet.Alloc] {
 			}
 		}
 	}
-}
-
-// runsToCompletion reports whether a type of job is done once its allocations end.
-func runsToCompletion(jobType string) bool {
-	return strings.HasSuffix(jobType, fleet.JobTypeBatch)
 }

@@ -284,7 +284,7 @@ func (t *tx) judge(before, after *fleet.Alloc, n *nodeRow, w *wake) {
 		return
 	}
 	ended := after.ClientStatus == fleet.ClientFailed ||
-		after.ClientStatus == fleet.ClientComplete && (after.Job == nil || !runsToCompletion(after.Job.Type))
+		after.ClientStatus == fleet.ClientComplete && (after.Job == nil || !fleet.RunsToCompletion(after.Job.Type))
 	row := t.jobs.at(t, jobKeyOf(after.Namespace, after.JobID))
 	switch {
 	case (row == nil || row.job.Stop) && !after.ClientTerminal():
