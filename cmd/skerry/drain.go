@@ -181,27 +181,11 @@ func nodeEligibility(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "eligibility ID", Short: "Let new work onto a node, or keep it off", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			node, err := hub.FindNode(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
 			req := struct{ Eligibility string }{fleet.NodeIneligible}
 			if enable {
 				req.Eligibility = fleet.NodeEligible
 			}
-			var answer api.NodeAnswer
-			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/"+string(node.ID)+"/eligibility", req, &answer); err != nil {
-				return err
-			}
-			if o.json {
-				return console.JSON(cmd.OutOrStdout(), answer)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) is %s for new work\n", fleet.Short(node.ID), node.Name, req.Eligibility)
-			return err
+			return o.changeNode(cmd, args[0], nodeChange{path: "eligibility", body: req, done: req.Eligibility + " for new work"})
 		},
 	}
 	c.Flags().BoolVar(&enable, "enable", false, "new work may be placed on the node")
@@ -215,23 +199,35 @@ func nodePurge(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "purge ID", Short: "Forget a node that is gone for good, and replace what it ran", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			node, err := hub.FindNode(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			var answer api.NodeAnswer
-			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/"+string(node.ID)+"/purge", nil, &answer); err != nil {
-				return err
-			}
-			if o.json {
-				return console.JSON(cmd.OutOrStdout(), answer)
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) is forgotten\n", fleet.Short(node.ID), node.Name)
-			return err
+			return o.changeNode(cmd, args[0], nodeChange{path: "purge", done: "forgotten"})
 		},
 	}
+}
+
+// nodeChange is what a command asks a node's endpoint for.
+type nodeChange struct {
+	path string
+	body any
+	done string // what the node then is, for people
+}
+
+// changeNode asks for the change of the node that an id, or the beginning of one, names.
+func (o *operator) changeNode(cmd *cobra.Command, id string, change nodeChange) error {
+	hub, err := o.client()
+	if err != nil {
+		return err
+	}
+	node, err := hub.FindNode(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	var answer api.NodeAnswer
+	if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/"+string(node.ID)+"/"+change.path, change.body, &answer); err != nil {
+		return err
+	}
+	if o.json {
+		return console.JSON(cmd.OutOrStdout(), answer)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) is %s\n", fleet.Short(node.ID), node.Name, change.done)
+	return err
 }
