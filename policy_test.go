@@ -29,6 +29,7 @@ devices                 < fleet
 hub/state               < fleet syncproto
 hub/broker              < fleet hub/state
 hub/planner             < fleet hub/state
+hub/rollout             < fleet hub/state
 hub/scheduler           < fleet reconcile hub/state
 hub/consensus           < fleet syncproto hub/state
 hub/drainer             < fleet hub/state

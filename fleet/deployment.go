@@ -178,3 +178,39 @@ func (s *AllocDeployment) IsUnhealthy() bool { return s != nil && s.Healthy != n
 
 // IsCanary reports whether the allocation is a canary that is not promoted.
 func (s *AllocDeployment) IsCanary() bool { return s != nil && s.Canary }
+
+// Fail returns what a deployment becomes that fails for a reason, and the version
+// that its job goes back to, nil for none: the newest stable one of the kept
+// versions (newest first) before it, where one of its groups asks for that and the
+// two differ.
+func (d *Deployment) Fail(versions []*Job, why string) (DeploymentUpdate, *Job) {
+	u := DeploymentUpdate{DeploymentID: d.ID, Status: DeploymentFailed, StatusDescription: why}
+	reverts := false
+	for _, s := range d.TaskGroups {
+		reverts = reverts || s.AutoRevert
+	}
+	if !reverts {
+		return u, nil
+	}
+	var current, stable *Job
+	for _, v := range versions {
+		switch {
+		case v.Version == d.JobVersion:
+			current = v
+		case v.Stable && v.Version < d.JobVersion && stable == nil:
+			stable = v
+		}
+	}
+	switch {
+	case stable == nil:
+		u.StatusDescription = DescNoRollback(why)
+	case current != nil && current.SpecHash == stable.SpecHash:
+		u.StatusDescription = DescRollbackNoop(why, stable.Version)
+	default:
+		u.StatusDescription = DescRollback(why, stable.Version)
+		back := *stable
+		back.SubmitTime = 0
+		return u, &back
+	}
+	return u, nil
+}

@@ -159,6 +159,15 @@ const (
 	DisconnectNomad = "nomad" // lost and replaced at the missed deadline
 )
 
+// SiteName is the place that the node belongs to: its datacenter. It is "" for no
+// node.
+func (n *Node) SiteName() string {
+	if n == nil {
+		return ""
+	}
+	return n.Datacenter
+}
+
 // Free returns what tasks may use of the node.
 func (n *Node) Free() Resources { return n.Resources.Sub(n.Reserved) }
 

@@ -26,6 +26,7 @@ import (
 	"skerry/hub/periodic"
 	"skerry/hub/pki"
 	"skerry/hub/planner"
+	"skerry/hub/rollout"
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
 	"skerry/syncproto/identity"
@@ -62,6 +63,7 @@ type Hub struct {
 	drainer   *drainer.Drainer
 	collector *collector.Collector
 	periodic  *periodic.Launcher
+	rollouts  *rollout.Watcher
 	api       *api.API
 
 	// Of Open, and then of Run's goroutine that keeps the certificate.

@@ -63,6 +63,7 @@ func (h *Hub) reign(ctx context.Context) *reign {
 		"drainer":   h.drainer.Lead,
 		"collector": h.collector.Lead,
 		"periodic":  h.periodic.Lead,
+		"rollout":   h.rollouts.Lead,
 	} {
 		group.Go(func() error {
 			if err := run(ctx); err != nil && ctx.Err() == nil {

@@ -27,6 +27,7 @@ import (
 	"skerry/hub/periodic"
 	"skerry/hub/pki"
 	"skerry/hub/planner"
+	"skerry/hub/rollout"
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
 	"skerry/syncproto"
@@ -336,6 +337,11 @@ func (h *Hub) openScheduling() error {
 // evaluation asks for.
 func (h *Hub) openLife() error {
 	var err error
+	if h.rollouts, err = rollout.New(rollout.Config{
+		State: h.store, Apply: leading{h.node}, Log: h.log.With("component", "rollout"),
+	}); err != nil {
+		return err
+	}
 	if h.drainer, err = drainer.New(drainer.Config{State: h.store, Apply: leading{h.node}, Log: h.log.With("component", "drainer")}); err != nil {
 		return err
 	}

@@ -17,6 +17,12 @@ type decision struct {
 	changes map[versionKey]fleet.GroupChange
 	wishes  []wish
 	wanted  map[string]int // by group, of system jobs: how many nodes are to have one
+
+	deployment *fleet.Deployment // of this version: active, or failed
+	proven     bool              // a deployment of this version has succeeded
+	rollouts   []*rollout
+	byID       map[fleet.AllocID]*fleet.Alloc
+	canary     bool // what is placed just now is a canary
 }
 
 // versionKey names a group of a version of the job.
@@ -30,10 +36,7 @@ type versionKey struct {
 func Decide(in Input) Output {
 	d := &decision{in: in, changes: map[versionKey]fleet.GroupChange{}}
 	d.out.Groups = map[string]GroupSummary{}
-	groups := map[string][]*fleet.Alloc{}
-	for _, a := range in.Allocs {
-		groups[a.TaskGroup] = append(groups[a.TaskGroup], a)
-	}
+	groups := d.begin()
 	if !in.Job.Stopped() {
 		for i := range in.Job.TaskGroups {
 			g := &in.Job.TaskGroups[i]
@@ -42,9 +45,22 @@ func Decide(in Input) Output {
 		}
 	}
 	d.stopGroups(groups)
+	d.endDeployments()
 	d.followUps()
 	d.summarize()
 	return d.out
+}
+
+// begin sorts the job's allocations by group.
+func (d *decision) begin() map[string][]*fleet.Alloc {
+	d.beginDeployments()
+	d.byID = make(map[fleet.AllocID]*fleet.Alloc, len(d.in.Allocs))
+	groups := map[string][]*fleet.Alloc{}
+	for _, a := range d.in.Allocs {
+		groups[a.TaskGroup] = append(groups[a.TaskGroup], a)
+		d.byID[a.ID] = a
+	}
+	return groups
 }
 
 // stopGroups ends what is left of groups.
@@ -76,7 +92,12 @@ func (d *decision) stopGroup(name string, allocs []*fleet.Alloc) {
 
 // group decides for one group of the job.
 func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
-	slots := d.slots(allocs)
+	rest, canaries, old := d.splitCanaries(allocs)
+	slots, beside := d.slots(rest), d.slots(canaries)
+	r := d.newRollout(g, slices.Concat(membersOf(slots), membersOf(beside)))
+	d.rollouts = append(d.rollouts, r)
+	d.dropCanaries(old)
+	d.canaries(g, beside, r)
 	active := 0
 	for _, s := range slots {
 		d.resolve(s)
@@ -88,12 +109,30 @@ func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 		d.shrink(slots, surplus, g)
 		active = g.Count
 	}
+	missing := g.Count - active
+	if !r.open() {
+		missing = 0
+	}
+	r.total = g.Count
+	r.places(missing)
 	taken := map[int]bool{}
 	for _, s := range slots {
 		taken[s.index] = s.active()
-		d.act(s, g)
+		if s.active() {
+			r.progress(s.counted())
+		}
+		d.act(s, g, r)
 	}
-	d.fill(slots, taken, g, g.Count-active)
+	d.fill(slots, taken, g, missing)
+}
+
+// membersOf lists what is in slots.
+func membersOf(slots []*slot) []*member {
+	var all []*member
+	for _, s := range slots {
+		all = append(all, s.members...)
+	}
+	return all
 }
 
 // fill places what is missing, under the lowest free names. What a name had last
@@ -235,7 +274,10 @@ func (d *decision) summarize() {
 		}
 	}
 	for _, p := range d.out.Place {
-		if p.Previous == nil || !updated[p.Previous.ID] {
+		switch {
+		case p.Canary && d.wanted == nil:
+			count(p.Group, func(s *GroupSummary) { s.Canary++ })
+		case p.Previous == nil || !updated[p.Previous.ID]:
 			count(p.Group, func(s *GroupSummary) { s.Place++ })
 		}
 	}

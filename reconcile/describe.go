@@ -36,11 +36,30 @@ func (o *Output) Describe() string {
 	for _, e := range o.FollowUps {
 		fmt.Fprintf(&b, "follow-up %s %s at %s: %s\n", e.ID, e.TriggeredBy, e.WaitUntil.UTC().Format(time.RFC3339), e.StatusDescription)
 	}
+	if o.Deployment != nil {
+		fmt.Fprintf(&b, "deployment %s: %s\n", o.Deployment.ID, describeDeployment(o.Deployment))
+	}
+	for _, u := range o.DeploymentUpdates {
+		fmt.Fprintf(&b, "deployment %s is %s: %s\n", u.DeploymentID, u.Status, u.StatusDescription)
+	}
 	for _, id := range o.Cancel {
 		fmt.Fprintf(&b, "cancel %s\n", id)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Groups)) {
 		fmt.Fprintf(&b, "group %s: %s\n", name, o.Groups[name])
+	}
+	return b.String()
+}
+
+func describeDeployment(d *fleet.Deployment) string {
+	var b strings.Builder
+	b.WriteString(d.StatusDescription)
+	for _, name := range d.Groups() {
+		s := d.TaskGroups[name]
+		fmt.Fprintf(&b, "; %s total %d", name, s.DesiredTotal)
+		if s.DesiredCanaries > 0 {
+			fmt.Fprintf(&b, ", canaries %d", s.DesiredCanaries)
+		}
 	}
 	return b.String()
 }
@@ -53,7 +72,7 @@ func (s GroupSummary) String() string {
 		n    int
 	}{
 		{"place", s.Place}, {"stop", s.Stop}, {"lost", s.Lost}, {"unknown", s.Unknown},
-		{"reconnect", s.Reconnect}, {"in-place", s.InPlace}, {"destructive", s.Destructive}, {"ignore", s.Ignore},
+		{"reconnect", s.Reconnect}, {"in-place", s.InPlace}, {"destructive", s.Destructive}, {"canary", s.Canary}, {"ignore", s.Ignore},
 	} {
 		if n.n > 0 {
 			fmt.Fprintf(&b, ", %s %d", n.name, n.n)
@@ -83,6 +102,12 @@ func (p Placement) describe() string {
 	}
 	if p.Previous != nil {
 		fmt.Fprintf(&b, " after %s", fleet.Short(p.Previous.ID))
+	}
+	if p.Canary {
+		b.WriteString(" as canary")
+	}
+	if p.Job != nil {
+		fmt.Fprintf(&b, " version %d", p.Job.Version)
 	}
 	if p.Tracker != nil {
 		fmt.Fprintf(&b, " attempt %d", len(p.Tracker.Events))

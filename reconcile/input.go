@@ -21,6 +21,8 @@ type Input struct {
 	// Targets are the nodes that may take new work of a system or sysbatch job: those
 	// of its pool and datacenters that are ready and eligible.
 	Targets []*fleet.Node
+	// Deployment is the job's newest one, nil for none.
+	Deployment *fleet.Deployment
 	// DefaultDisconnect is what absence of a disconnect block means, by node pool
 	// (fleet.DisconnectKeep where a pool is not in it).
 	DefaultDisconnect map[string]string
@@ -50,6 +52,9 @@ type Output struct {
 	FollowUps []fleet.Evaluation
 	// Cancel lists evaluations of Input.Waiting that nobody waits for any more.
 	Cancel []fleet.EvalID
+	// Deployment is one that begins now; DeploymentUpdates end others.
+	Deployment        *fleet.Deployment
+	DeploymentUpdates []fleet.DeploymentUpdate
 	// Groups sums up, for people and for checkers.
 	Groups map[string]GroupSummary
 }
@@ -60,10 +65,14 @@ type Placement struct {
 	Group    string
 	Previous *fleet.Alloc // replaced by it, nil for a new one
 	// Tracker is the new allocation's; nil where nothing failed before it.
-	Tracker   *fleet.RescheduleTracker
-	Node      fleet.NodeID // the only one that will do; "": any
-	AvoidNode fleet.NodeID // the node that Previous failed on, or that went away; "" for none
-	Reason    string
+	Tracker *fleet.RescheduleTracker
+	Node    fleet.NodeID // the only one that will do; "": any
+	Job     *fleet.Job   // the version to place; nil: the newest
+	Canary  bool
+	// Deployment is the one that it belongs to, "" for none.
+	Deployment fleet.DeploymentID
+	AvoidNode  fleet.NodeID // the node that Previous failed on, or that went away; "" for none
+	Reason     string
 }
 
 // Change says what becomes of one allocation. Fields at their zero value leave
@@ -77,6 +86,8 @@ type Change struct {
 	FollowUp fleet.EvalID
 	// Update: it takes the job's newest version.
 	Update bool
+	// Deployment is the one that it belongs to from now on; "": as before.
+	Deployment fleet.DeploymentID
 	// Anew: it is stopped so that the job's newest version can be started.
 	Anew bool
 	// WithPlacement: only together with the placement that has it for Previous.
@@ -105,6 +116,9 @@ func (c Change) Apply(job *fleet.Job) fleet.Alloc {
 	if c.Update && job != nil {
 		a.Job, a.JobVersion, a.JobHash = job, job.Version, job.SpecHash
 	}
+	if c.Deployment != "" {
+		a.DeploymentID, a.DeploymentStatus = c.Deployment, nil
+	}
 	a.FollowupEvalID = c.FollowUp
 	a.DesiredDescription = c.Reason
 	return a
@@ -113,5 +127,5 @@ func (c Change) Apply(job *fleet.Job) fleet.Alloc {
 // GroupSummary counts one group's decisions. An allocation that is stopped to be
 // started anew with a newer version counts as Destructive, not as Place and Stop.
 type GroupSummary struct {
-	Desired, Place, Stop, Lost, Unknown, Reconnect, InPlace, Destructive, Ignore int
+	Desired, Place, Stop, Lost, Unknown, Reconnect, InPlace, Destructive, Canary, Ignore int
 }

@@ -223,7 +223,7 @@ func (l *life) checkBuckets(in reconcile.Input, out reconcile.Output) {
 		}
 	}
 	for name, g := range out.Groups {
-		if g.Place+g.Destructive != places[name] ||
+		if g.Place+g.Destructive+g.Canary != places[name] ||
 			g.Stop+g.Destructive+g.Lost+g.Unknown+g.Reconnect+g.InPlace+g.Ignore != sums[name] {
 			l.t.Fatalf("group %s does not add up: %s", name, g)
 		}

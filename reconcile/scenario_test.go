@@ -112,6 +112,30 @@ func (s *script) command(verb string, args []string, out *strings.Builder) error
 		var err error
 		w.edit(fleet.AllocID(args[0]), func(a *fleet.Alloc) { err = s.fields(a, args[1:]) })
 		return err
+	case "healthy", "unhealthy":
+		for _, id := range args {
+			ids, err := expand(id)
+			if err != nil {
+				return err
+			}
+			for _, id := range ids {
+				w.edit(fleet.AllocID(id), func(a *fleet.Alloc) {
+					is := verb == "healthy"
+					a.DeploymentStatus = &fleet.AllocDeployment{Healthy: &is, Canary: a.DeploymentStatus.IsCanary()}
+					if is {
+						a.ClientStatus, a.ReportedStatus = fleet.ClientRunning, fleet.ClientRunning
+					}
+				})
+			}
+		}
+		return nil
+	case "deployment":
+		w.deployment = w.deployment.Copy()
+		w.deployment.Status = args[0]
+		return nil
+	case "promote":
+		w.promote()
+		return nil
 	case "decide":
 		eval := fleet.EvalID("e")
 		if len(args) > 0 {
@@ -226,6 +250,14 @@ func jobField(job *fleet.Job, key, value string) (err error) {
 		job.Datacenters = strings.Split(value, ",")
 	case "leader":
 		g.Tasks[0].Leader = true
+	case "canary":
+		update(g).Canary, err = strconv.Atoi(value)
+	case "wait_for":
+		update(g).WaitFor = value
+	case "per_site":
+		update(g).MaxUnavailablePerSite, err = strconv.Atoi(value)
+	case "auto_promote":
+		update(g).AutoPromote = value == "true"
 	case "max_parallel":
 		g.Update = &fleet.Update{}
 		g.Update.MaxParallel, err = strconv.Atoi(value)
@@ -237,6 +269,35 @@ func jobField(job *fleet.Job, key, value string) (err error) {
 		return fmt.Errorf("unknown field")
 	}
 	return err
+}
+
+// update is a group's update block, its own.
+func update(g *fleet.TaskGroup) *fleet.Update {
+	u := fleet.Update{}
+	if g.Update != nil {
+		u = *g.Update
+	}
+	g.Update = &u
+	return g.Update
+}
+
+// expand reads p01 or p01..05.
+func expand(arg string) ([]string, error) {
+	first, last, isRange := strings.Cut(arg, "..")
+	if !isRange {
+		return []string{arg}, nil
+	}
+	digits := strings.TrimLeft(first, "abcdefghijklmnopqrstuvwxyz")
+	from, err1 := strconv.Atoi(digits)
+	to, err2 := strconv.Atoi(last)
+	if err1 != nil || err2 != nil {
+		return nil, fmt.Errorf("a range is like p01..09")
+	}
+	var ids []string
+	for i := from; i <= to; i++ {
+		ids = append(ids, fmt.Sprintf("%s%0*d", strings.TrimSuffix(first, digits), len(digits), i))
+	}
+	return ids, nil
 }
 
 // policy reads ATTEMPTS/INTERVAL/DELAY[/FUNCTION[/MAX]]; ATTEMPTS "unlimited".
@@ -399,6 +460,9 @@ func (s *script) field(a *fleet.Alloc, key, value string) (err error) {
 		}
 	case "tracker": // DELAY@TIME,…
 		a.RescheduleTracker, err = s.tracker(value)
+	case "deployment": // of the world's deployment, maybe as its canary
+		a.DeploymentID = s.w.deployment.ID
+		a.DeploymentStatus = &fleet.AllocDeployment{Canary: value == "canary"}
 	case "migrate":
 		a.DesiredTransition.Migrate = true
 	case "reschedule":
@@ -445,6 +509,12 @@ func (s *script) show(out *strings.Builder) {
 	for _, id := range slices.Sorted(maps.Keys(s.w.allocs)) {
 		a := s.w.allocs[id]
 		fmt.Fprintf(out, "%-4s %s %s v%d %s/%s", a.ID, a.Name, a.NodeID, a.JobVersion, a.DesiredStatus, a.ClientStatus)
+		if a.DeploymentID != "" {
+			fmt.Fprintf(out, " in %s", a.DeploymentID)
+		}
+		if a.DeploymentStatus.IsCanary() {
+			out.WriteString(" canary")
+		}
 		if a.PreviousAllocation != "" {
 			fmt.Fprintf(out, " after %s", a.PreviousAllocation)
 		}

@@ -75,6 +75,15 @@ func (s *slot) active() bool {
 		(s.held != nil || s.newest(func(m *member) bool { return m.kind != ended }) != nil)
 }
 
+// counted is the member that tells how far the slot is: its holder, or what is out
+// of sight.
+func (s *slot) counted() *member {
+	if s.holder != nil {
+		return s.holder
+	}
+	return s.newest(func(m *member) bool { return m.kind == away || m.kind == leaving || m.kind == frozen })
+}
+
 // lives: something of the slot runs, or has succeeded.
 func (s *slot) lives() bool {
 	return s.newest(func(m *member) bool { return m.alive() || m.kind == done }) != nil
@@ -100,7 +109,7 @@ func (d *decision) resolve(s *slot) {
 }
 
 // act decides for everything in a slot.
-func (d *decision) act(s *slot, g *fleet.TaskGroup) {
+func (d *decision) act(s *slot, g *fleet.TaskGroup, r *rollout) {
 	for _, m := range s.losers {
 		d.stop(m, Change{Reason: m.reason})
 	}
@@ -127,18 +136,18 @@ func (d *decision) act(s *slot, g *fleet.TaskGroup) {
 	switch {
 	case !s.active():
 	case s.holder != nil && !(s.has(away) && planted.On(planted.ReplaceTwice)):
-		d.hold(s, g)
+		d.hold(s, g, r)
 	case s.has(frozen):
 	case s.has(away), s.has(leaving):
-		d.standIn(s, g)
+		d.standIn(s, g, r)
 	default:
-		d.refill(s, g)
+		d.refill(s, g, r)
 	}
 }
 
 // standIn places a replacement for an allocation that is out of sight, where its
 // rules want one.
-func (d *decision) standIn(s *slot, g *fleet.TaskGroup) {
+func (d *decision) standIn(s *slot, g *fleet.TaskGroup, r *rollout) {
 	m := s.newest(func(m *member) bool { return m.kind == away || m.kind == leaving })
 	if !m.rules.Replace {
 		return
@@ -158,7 +167,7 @@ func (d *decision) standIn(s *slot, g *fleet.TaskGroup) {
 		})
 	default:
 		d.place(Placement{
-			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID,
+			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID, Job: r.version(m),
 			Tracker: nextTracker(m.a, g.ReschedulePolicy, next.delay, d.in.Now),
 			Reason:  fmt.Sprintf("stands in for %s, which is out of sight on node %s", fleet.Short(m.a.ID), d.nodeName(m.a)),
 		})
@@ -166,12 +175,14 @@ func (d *decision) standIn(s *slot, g *fleet.TaskGroup) {
 }
 
 // refill places what takes the place of a lost or stopped allocation.
-func (d *decision) refill(s *slot, g *fleet.TaskGroup) {
+func (d *decision) refill(s *slot, g *fleet.TaskGroup, r *rollout) {
 	m := s.held
 	if m == nil {
 		m = s.newest(func(m *member) bool { return m.kind == lost || m.kind == migrating })
 	}
-	p := Placement{Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s", fleet.Short(m.a.ID))}
+	p := Placement{
+		Name: s.name, Group: g.Name, Previous: m.a, Job: r.version(m), Reason: fmt.Sprintf("replaces %s", fleet.Short(m.a.ID)),
+	}
 	if m.kind == migrating {
 		d.place(p)
 		return
@@ -194,7 +205,7 @@ func (d *decision) refill(s *slot, g *fleet.TaskGroup) {
 
 // hold decides for the holder of a slot: it is where it should be, unless it
 // failed, has ended, or is not what the job now says.
-func (d *decision) hold(s *slot, g *fleet.TaskGroup) {
+func (d *decision) hold(s *slot, g *fleet.TaskGroup, r *rollout) {
 	m := s.holder
 	if m.kind == done && !d.outdated(m.a) {
 		d.remain(m, "it has completed")
@@ -205,13 +216,20 @@ func (d *decision) hold(s *slot, g *fleet.TaskGroup) {
 	if change == fleet.GroupInPlace && m.kind == present && d.in.Suits != nil {
 		unsuited = d.in.Suits(d.in.Nodes[m.a.NodeID], g.Name)
 	}
+	stale := d.outdated(m.a) || unsuited != ""
+	if stale {
+		if ok, why := r.take(m); !ok {
+			d.stays(m, s, r, why)
+			return
+		}
+	}
 	switch {
 	case d.outdated(m.a):
 		d.anew(m, s, g, fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version))
 	case unsuited != "":
 		d.anew(m, s, g, fmt.Sprintf("node %s does not suit version %d of the job: %s", d.nodeName(m.a), d.in.Job.Version, unsuited))
 	case m.kind == failed:
-		d.reschedule(m, s, g)
+		d.reschedule(m, s, g, nil)
 	case m.kind == spent:
 		d.stop(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is replaced"})
 		d.place(Placement{
@@ -224,13 +242,33 @@ func (d *decision) hold(s *slot, g *fleet.TaskGroup) {
 		if why == "" {
 			why = "it was not replaced"
 		}
+		r.updates(change)
 		d.reconnect(m, Change{Update: change == fleet.GroupInPlace, Reason: fmt.Sprintf("node %s is back: %s", d.nodeName(m.a), why)})
 	case change == fleet.GroupInPlace:
+		r.updates(change)
 		d.out.InPlace = append(d.out.InPlace, Change{
 			Alloc: m.a, Update: true, Reason: fmt.Sprintf("takes version %d of the job in place", d.in.Job.Version),
 		})
 	default:
 		d.keep(m, "it is as it should be")
+	}
+}
+
+// stays leaves a holder at its older version for now, and keeps that alive.
+func (d *decision) stays(m *member, s *slot, r *rollout, why string) {
+	switch g := m.a.Group(); {
+	case g == nil:
+		d.remain(m, "it is of an older version: "+why)
+	case m.kind == failed:
+		d.reschedule(m, s, g, r.version(m))
+	case m.kind == spent:
+		d.stop(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is replaced"})
+		d.place(Placement{
+			Name: s.name, Group: g.Name, Previous: m.a, Job: r.version(m),
+			Reason: fmt.Sprintf("replaces %s, which has ended", fleet.Short(m.a.ID)),
+		})
+	default:
+		d.remain(m, fmt.Sprintf("waits for its turn to become version %d: %s", d.in.Job.Version, why))
 	}
 }
 
@@ -243,9 +281,17 @@ func (d *decision) anew(m *member, s *slot, g *fleet.TaskGroup, why string) {
 }
 
 // reschedule replaces a failed holder, now, later or never.
-func (d *decision) reschedule(m *member, s *slot, g *fleet.TaskGroup) {
+func (d *decision) reschedule(m *member, s *slot, g *fleet.TaskGroup, version *fleet.Job) {
 	next := nextAttempt(m.a, g.ReschedulePolicy, time.Unix(0, m.a.ModifyTime))
 	asked := m.a.DesiredTransition.Reschedule
+	if dep := d.deployment; dep != nil && m.a.DeploymentID == dep.ID {
+		// The rollout decides first: it asks for another attempt, or fails.
+		if !asked || !dep.Active() {
+			d.remain(m, "it failed, and its deployment decides what comes of that")
+			return
+		}
+		asked = false
+	}
 	if asked && !next.allowed {
 		next = attempt{allowed: true, at: d.in.Now}
 	}
@@ -263,7 +309,7 @@ func (d *decision) reschedule(m *member, s *slot, g *fleet.TaskGroup) {
 	default:
 		d.stop(m, Change{WithPlacement: !m.due, Reason: "it failed, and is replaced"})
 		d.place(Placement{
-			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID,
+			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID, Job: version,
 			Tracker: nextTracker(m.a, g.ReschedulePolicy, next.delay, d.in.Now),
 			Reason:  fmt.Sprintf("replaces %s, which failed on node %s", fleet.Short(m.a.ID), d.nodeName(m.a)),
 		})
@@ -351,7 +397,10 @@ func (d *decision) keep(m *member, reason string) {
 	d.out.Kept = append(d.out.Kept, Change{Alloc: m.a, Reason: reason})
 }
 
-func (d *decision) place(p Placement) { d.out.Place = append(d.out.Place, p) }
+func (d *decision) place(p Placement) {
+	p.Canary = p.Canary || d.canary
+	d.out.Place = append(d.out.Place, p)
+}
 
 // settled is what to record of an allocation whose return is dealt with.
 func (d *decision) settled(m *member) []fleet.AllocState {

@@ -48,10 +48,7 @@ type post struct {
 func DecideSystem(in Input) Output {
 	d := &decision{in: in, changes: map[versionKey]fleet.GroupChange{}, wanted: map[string]int{}}
 	d.out.Groups = map[string]GroupSummary{}
-	groups := map[string][]*fleet.Alloc{}
-	for _, a := range in.Allocs {
-		groups[a.TaskGroup] = append(groups[a.TaskGroup], a)
-	}
+	groups := d.begin()
 	if !in.Job.Stopped() {
 		for i := range in.Job.TaskGroups {
 			g := &in.Job.TaskGroups[i]
@@ -60,6 +57,7 @@ func DecideSystem(in Input) Output {
 		}
 	}
 	d.stopGroups(groups)
+	d.endDeployments()
 	d.followUps()
 	d.summarize()
 	for name, n := range d.wanted {
@@ -120,7 +118,13 @@ func (p *post) newest(kinds ...kind) *member {
 
 // everywhere decides for one group of a system job.
 func (d *decision) everywhere(g *fleet.TaskGroup, posts []*post) {
-	r := d.newRolling(g, posts)
+	var members []*member
+	for _, p := range posts {
+		members = append(members, p.members...)
+	}
+	r := d.newRollout(g, members)
+	d.rollouts = append(d.rollouts, r)
+	d.systemCanaries(g, posts, r)
 	d.wanted[g.Name] = 0
 	for _, p := range posts {
 		for _, m := range p.members {
@@ -133,13 +137,52 @@ func (d *decision) everywhere(g *fleet.TaskGroup, posts []*post) {
 		case p.has(frozen), p.has(away), p.has(leaving):
 		case p.target && d.unsuited(p, g) == "":
 			d.occupy(p, g)
+			r.places(1)
 		default:
 			wanted = false
 		}
 		if wanted {
 			d.wanted[g.Name]++
+			r.progress(p.counted())
 		}
 	}
+	r.total = d.wanted[g.Name]
+}
+
+// systemCanaries finds how many nodes may get the newest version as canaries: a
+// part of all, and no more at once than others would.
+func (d *decision) systemCanaries(g *fleet.TaskGroup, posts []*post, r *rollout) {
+	if r.u == nil {
+		return
+	}
+	placed, targets := 0, 0
+	for _, p := range posts {
+		if p.target && d.unsuited(p, g) == "" {
+			targets++
+		}
+		if p.holder != nil && p.holder.a.DeploymentStatus.IsCanary() && d.deployment != nil && p.holder.a.DeploymentID == d.deployment.ID {
+			placed++
+		}
+	}
+	if d.deployment == nil && r.u.Canary > 0 && r.stale > 0 && !d.proven {
+		r.state.DesiredCanaries = min((targets*r.u.Canary+99)/100, r.u.MaxParallel)
+	}
+	if r.state.DesiredCanaries == 0 || r.state.Promoted {
+		return
+	}
+	r.changes = true
+	if r.held == "" {
+		r.hold()
+		r.turns = max(r.state.DesiredCanaries-placed, 0)
+	}
+}
+
+// counted is the member that tells how far the post is.
+func (p *post) counted() *member {
+	if p.holder != nil {
+		return p.holder
+	}
+	return p.newest(away, leaving, frozen)
 }
 
 // member decides for an allocation that is not the holder of its post.
@@ -181,7 +224,7 @@ func (d *decision) unsuited(p *post, g *fleet.TaskGroup) string {
 
 // man decides for the holder of a post, and reports whether the job goes on having
 // one there.
-func (d *decision) man(p *post, g *fleet.TaskGroup, r *rolling) bool {
+func (d *decision) man(p *post, g *fleet.TaskGroup, r *rollout) bool {
 	m := p.holder
 	change := d.change(m.a)
 	// A version that is there already stays though a driver or an attribute comes
@@ -208,8 +251,10 @@ func (d *decision) man(p *post, g *fleet.TaskGroup, r *rolling) bool {
 	case m.kind == failed, m.kind == spent:
 		d.again(p, g)
 	case m.due:
+		r.updates(change)
 		d.reconnect(m, Change{Update: change == fleet.GroupInPlace, Reason: fmt.Sprintf("node %s is back", d.nodeName(m.a))})
 	case change == fleet.GroupInPlace:
+		r.updates(change)
 		d.out.InPlace = append(d.out.InPlace, Change{
 			Alloc: m.a, Update: true, Reason: fmt.Sprintf("takes version %d of the job in place", d.in.Job.Version),
 		})
@@ -221,15 +266,18 @@ func (d *decision) man(p *post, g *fleet.TaskGroup, r *rolling) bool {
 
 // renew replaces an allocation by the newest version, as far as the group's update
 // rules let it now. What does not run any more does not wait for its turn.
-func (d *decision) renew(m *member, g *fleet.TaskGroup, r *rolling) {
-	if m.alive() && !r.take() {
-		d.remain(m, fmt.Sprintf("waits for its turn to become version %d: %d at once", d.in.Job.Version, g.Update.MaxParallel))
+func (d *decision) renew(m *member, g *fleet.TaskGroup, r *rollout) {
+	canary := r.turns > 0
+	if canary {
+		r.turns--
+	} else if ok, wait := r.take(m); !ok {
+		d.remain(m, fmt.Sprintf("waits for its turn to become version %d: %s", d.in.Job.Version, wait))
 		return
 	}
 	why := fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version)
 	d.stop(m, Change{Anew: true, WithPlacement: !m.due, Reason: why})
 	d.place(Placement{
-		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: m.a.NodeID, Previous: m.a,
+		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: m.a.NodeID, Previous: m.a, Canary: canary,
 		Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),
 	})
 }
@@ -262,7 +310,7 @@ func (d *decision) again(p *post, g *fleet.TaskGroup) {
 	}
 	d.stop(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is started anew"})
 	d.place(Placement{
-		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: p.id, Previous: m.a,
+		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: p.id, Previous: m.a, Canary: m.a.DeploymentStatus.IsCanary(),
 		Tracker: nextTracker(m.a, &fleet.ReschedulePolicy{Unlimited: true}, delay, d.in.Now),
 		Reason:  fmt.Sprintf("replaces %s, which has ended", fleet.Short(m.a.ID)),
 	})
@@ -278,35 +326,4 @@ func (d *decision) occupy(p *post, g *fleet.TaskGroup) {
 		place.Previous = m.a
 	}
 	d.place(place)
-}
-
-// rolling counts how many allocations of a group may still be stopped for a newer
-// version in this decision.
-type rolling struct {
-	bounded bool
-	left    int
-}
-
-// newRolling applies a group's max_parallel: what of the newest version is not
-// running yet takes a turn.
-func (d *decision) newRolling(g *fleet.TaskGroup, posts []*post) *rolling {
-	if g.Update == nil || g.Update.MaxParallel == 0 {
-		return &rolling{}
-	}
-	r := &rolling{bounded: true, left: g.Update.MaxParallel}
-	for _, p := range posts {
-		if m := p.holder; m != nil && m.kind == present && m.status() == fleet.ClientPending && !d.outdated(m.a) {
-			r.left--
-		}
-	}
-	return r
-}
-
-// take takes a turn; false where there is none left.
-func (r *rolling) take() bool {
-	if !r.bounded {
-		return true
-	}
-	r.left--
-	return r.left >= 0
 }

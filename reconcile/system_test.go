@@ -81,7 +81,7 @@ func (l *life) decideSystem(eval fleet.EvalID) {
 			stopped++
 		}
 	}
-	if g := w.job.TaskGroups[0]; g.Update != nil && stopped > max(0, g.Update.MaxParallel-old) {
+	if g := w.job.TaskGroups[0]; w.job.Type == fleet.JobTypeSystem && g.Update != nil && stopped > max(0, g.Update.MaxParallel-old) {
 		l.t.Fatalf("more than max_parallel %d at once, %d starting:\n%s", g.Update.MaxParallel, old, out.Describe())
 	}
 	w.apply(eval, out)

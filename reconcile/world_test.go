@@ -27,6 +27,8 @@ type world struct {
 	unsuited map[fleet.NodeID]string
 	full     bool // nothing can be placed
 
+	deployment *fleet.Deployment // the newest
+
 	allocSeq, evalSeq, turn int
 }
 
@@ -40,7 +42,7 @@ func newWorld() *world {
 // input is what a decision for an evaluation sees.
 func (w *world) input(eval fleet.EvalID) reconcile.Input {
 	in := reconcile.Input{
-		Job: w.job, Namespace: fleet.DefaultNamespace, JobID: "job", EvalID: eval, Priority: 50,
+		Job: w.job, Deployment: w.deployment, Namespace: fleet.DefaultNamespace, JobID: "job", EvalID: eval, Priority: 50,
 		Nodes: maps.Clone(w.nodes), DefaultDisconnect: w.pools, Waiting: map[fleet.EvalID]time.Time{}, Now: w.now,
 		Suits: func(n *fleet.Node, _ string) string { return w.unsuited[n.ID] },
 		NewID: func() string { w.evalSeq++; return fmt.Sprintf("f%d", w.evalSeq) },
@@ -84,6 +86,14 @@ func (w *world) decide(eval fleet.EvalID) reconcile.Output {
 // apply makes an output true, as the scheduler and the state would.
 func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
 	delete(w.evals, eval)
+	for _, u := range out.DeploymentUpdates {
+		d := w.deployment.Copy()
+		d.Status, d.StatusDescription = u.Status, u.StatusDescription
+		w.deployment = d
+	}
+	if out.Deployment != nil {
+		w.deployment = out.Deployment
+	}
 	placed := map[fleet.AllocID]bool{}
 	for _, p := range out.Place {
 		if w.place(p) && p.Previous != nil {
@@ -145,6 +155,12 @@ func (w *world) place(p reconcile.Placement) bool {
 		ClientStatus: fleet.ClientPending, ReportedStatus: fleet.ClientPending,
 		CreateIndex: fleet.Index(1000 + w.allocSeq), CreateTime: w.now.UnixNano(), ModifyTime: w.now.UnixNano(),
 	}
+	if p.Job != nil {
+		a.Job, a.JobVersion, a.JobHash = p.Job, p.Job.Version, p.Job.SpecHash
+	}
+	if p.Deployment != "" {
+		a.DeploymentID, a.DeploymentStatus = p.Deployment, &fleet.AllocDeployment{Canary: p.Canary}
+	}
 	if p.Previous != nil {
 		a.PreviousAllocation = p.Previous.ID
 		prev := *w.allocs[p.Previous.ID]
@@ -153,6 +169,25 @@ func (w *world) place(p reconcile.Placement) bool {
 	}
 	w.allocs[a.ID] = a
 	return true
+}
+
+// promote makes the canaries of the deployment what they stand for.
+func (w *world) promote() {
+	d := w.deployment.Copy()
+	for name, s := range d.TaskGroups {
+		s.Promoted = true
+		d.TaskGroups[name] = s
+	}
+	w.deployment = d
+	for _, a := range w.allocs {
+		if a.DeploymentStatus.IsCanary() && a.DeploymentID == d.ID {
+			w.edit(a.ID, func(a *fleet.Alloc) {
+				s := *a.DeploymentStatus
+				s.Canary = false
+				a.DeploymentStatus = &s
+			})
+		}
+	}
 }
 
 // edit changes a copy of an allocation.

@@ -76,6 +76,7 @@ func (a *attempt) input() (reconcile.Input, error) {
 			}
 		}
 	}
+	in.Deployment = a.view.LatestDeployment(a.eval.Namespace, a.eval.JobID)
 	for p := range a.view.Pools() {
 		in.DefaultDisconnect[p.Name] = p.DefaultDisconnect
 	}
@@ -132,23 +133,34 @@ func (a *attempt) rank(allocs []*fleet.Alloc) error {
 		stops[c.Alloc.ID] = c
 	}
 	for _, p := range a.decisions.Place {
-		r := a.rankings[p.Group]
-		if r == nil {
-			var err error
-			var draw *sample
-			if p.Node == "" {
-				draw = newSample(a.view, string(a.eval.ID)+p.Group)
-			}
-			r, err = newRanking(a.view, a.job, a.job.Group(p.Group), a.tenants, draw)
-			if err != nil {
-				return err
-			}
-			r.target = max(r.target, counts[p.Group])
-			a.rankings[p.Group] = r
+		r, err := a.ranking(p.Group, a.job, &p, counts)
+		if err == nil && p.Job != nil {
+			r, err = a.ranking(fmt.Sprintf("%s@%d", p.Group, p.Job.Version), p.Job, &p, counts)
+		}
+		if err != nil {
+			return err
 		}
 		a.place(r, p, stops)
 	}
 	return nil
+}
+
+// ranking is the one under a name: of a group, or of an older version of it.
+func (a *attempt) ranking(name string, job *fleet.Job, p *reconcile.Placement, counts map[string]int) (*ranking, error) {
+	if r := a.rankings[name]; r != nil {
+		return r, nil
+	}
+	var draw *sample
+	if p.Node == "" {
+		draw = newSample(a.view, string(a.eval.ID)+name)
+	}
+	r, err := newRanking(a.view, job, job.Group(p.Group), a.tenants, draw)
+	if err != nil {
+		return nil, err
+	}
+	r.target = max(r.target, counts[p.Group])
+	a.rankings[name] = r
+	return r, nil
 }
 
 // tenancy counts the job's allocations that are there and stay there.
@@ -216,6 +228,12 @@ func (a *attempt) alloc(r *ranking, p reconcile.Placement, made choice) fleet.Al
 		AllocatedResources: made.takes, Allotment: made.allotment, Score: made.score, Metrics: made.metric,
 		DesiredStatus: fleet.DesiredRun, DesiredDescription: p.Reason, ClientStatus: fleet.ClientPending,
 		RescheduleTracker: p.Tracker, CreateTime: a.now.UnixNano(), ModifyTime: a.now.UnixNano(),
+	}
+	if p.Job != nil {
+		al.Job, al.JobVersion, al.JobHash = p.Job, p.Job.Version, p.Job.SpecHash
+	}
+	if p.Deployment != "" {
+		al.DeploymentID, al.DeploymentStatus = p.Deployment, &fleet.AllocDeployment{Canary: p.Canary}
 	}
 	if p.Previous != nil {
 		al.PreviousAllocation = p.Previous.ID

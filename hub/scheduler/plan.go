@@ -40,6 +40,7 @@ func (a *attempt) plan(token string) fleet.Plan {
 	for _, al := range a.placements {
 		p.NodeAllocation[al.NodeID] = append(p.NodeAllocation[al.NodeID], al)
 	}
+	p.Deployment, p.DeploymentUpdates = a.decisions.Deployment, a.decisions.DeploymentUpdates
 	p.Evals = a.evals()
 	return p
 }

@@ -122,7 +122,7 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 			return w.fail(ctx, d, err.Error())
 		}
 		plan := a.plan(d.Token)
-		if len(plan.NodeAllocation)+len(plan.NodeUpdate) == 0 {
+		if len(plan.NodeAllocation)+len(plan.NodeUpdate)+len(plan.DeploymentUpdates) == 0 && plan.Deployment == nil {
 			return w.cfg.Evals.Update(ctx, d, plan.Evals)
 		}
 		res, err := w.cfg.Planner.Submit(ctx, plan)

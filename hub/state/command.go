@@ -268,10 +268,12 @@ type AllocHealth struct {
 	DeploymentID fleet.DeploymentID
 	Healthy      []fleet.AllocID
 	Unhealthy    []fleet.AllocID
-	Update       *fleet.DeploymentUpdate
-	Rollback     *fleet.Job
-	Eval         *fleet.Evaluation
-	Now          int64
+	// Reschedule are allocations that failed and that another attempt may follow.
+	Reschedule []fleet.AllocID
+	Update     *fleet.DeploymentUpdate
+	Rollback   *fleet.Job
+	Eval       *fleet.Evaluation
+	Now        int64
 }
 
 // DeploymentDelete removes deployments that are over. It is refused (conflict) as

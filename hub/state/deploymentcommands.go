@@ -131,6 +131,11 @@ func (t *tx) allocHealth(c AllocHealth) Result {
 			})
 		}
 	}
+	for _, id := range c.Reschedule {
+		if a := t.alloc(id); a != nil && a.DeploymentID == c.DeploymentID && !a.ServerTerminal() {
+			t.changeAlloc(id, c.Now, func(a *allocRow) { a.DesiredTransition.Reschedule = true })
+		}
+	}
 	if c.Update != nil {
 		t.setDeployment(d, *c.Update, c.Now)
 	}

@@ -1,0 +1,224 @@
+package rollout
+
+import (
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// Picture is what is known of a deployment.
+type Picture struct {
+	Deployment *fleet.Deployment
+	Allocs     []*fleet.Alloc // of the deployment
+	Job        *fleet.Job     // as it shall be now; nil: purged
+	// Seen is the newest entry that an evaluation has looked at.
+	Seen fleet.Index
+	Now  time.Time
+
+	Versions func() []*fleet.Job   // the job's kept ones, newest first
+	Whole    func() []*fleet.Alloc // all of the job's allocations
+	NewEval  func() fleet.EvalID
+}
+
+// Step is what is to be done about a deployment now: a command, or to wait until
+// something changes or a time comes (zero: for changes alone).
+type Step struct {
+	Command state.Command
+	Why     string
+	Seen    fleet.Index // that the command's evaluation will have looked at
+	Until   time.Time
+}
+
+// Next says what is to be done about a deployment. It decides from its arguments
+// alone. A deployment that is paused, or not of the job's newest version (which the
+// scheduler ends), is left alone.
+func Next(p Picture) Step {
+	d := p.Deployment
+	if d.Status != fleet.DeploymentRunning || p.Job.Stopped() || !d.Of(p.Job) {
+		return Step{}
+	}
+	if step, ok := p.unhealthy(); ok {
+		return step
+	}
+	if step, ok := p.promote(); ok {
+		return step
+	}
+	cutoff := p.cutoff()
+	if !cutoff.IsZero() && !p.Now.Before(cutoff) {
+		if p.stuck() {
+			return p.fail(fleet.DescProgressDeadline)
+		}
+		cutoff = time.Time{} // all that is left is away: a return gives it time
+	}
+	if newest := p.newestHealth(); newest > p.Seen {
+		return Step{
+			Command: state.Evals{Evals: []fleet.Evaluation{*p.eval()}, Now: p.Now.UnixNano()},
+			Why:     "evaluate: more of it is healthy", Seen: newest,
+		}
+	}
+	return Step{Until: cutoff}
+}
+
+// eval is an evaluation of the deployment's job.
+func (p Picture) eval() *fleet.Evaluation {
+	d := p.Deployment
+	return &fleet.Evaluation{
+		ID: p.NewEval(), Namespace: d.Namespace, JobID: d.JobID, Type: p.Job.Type, Priority: p.Job.Priority,
+		JobModifyIndex: p.Job.JobModifyIndex, TriggeredBy: fleet.TriggerDeploymentWatcher, DeploymentID: d.ID, Status: fleet.EvalPending,
+	}
+}
+
+// fail ends the deployment, and takes the job back where it asks for that.
+func (p Picture) fail(why string) Step {
+	u, back := p.Deployment.Fail(p.Versions(), why)
+	return Step{
+		Command: state.DeploymentStatus{Update: u, Rollback: back, Eval: p.eval(), Now: p.Now.UnixNano()},
+		Why:     u.StatusDescription,
+	}
+}
+
+// unhealthy deals with what failed: without a progress deadline, and where nothing
+// may be tried again, that ends the deployment; else another attempt follows, by the
+// group's reschedule policy, until the deadline.
+func (p Picture) unhealthy() (Step, bool) {
+	var again []fleet.AllocID
+	for _, a := range p.Allocs {
+		bad := a.DeploymentStatus.IsUnhealthy() || a.ClientStatus == fleet.ClientFailed
+		if !bad || a.ServerTerminal() || a.NextAllocation != "" || a.DesiredTransition.Reschedule {
+			continue
+		}
+		g := p.Job.Group(a.TaskGroup)
+		switch s := p.Deployment.TaskGroups[a.TaskGroup]; {
+		case s.ProgressDeadline == 0:
+			return p.fail(fleet.DescFailedAllocations), true
+		case p.Job.Type == fleet.JobTypeSystem: // started anew on its node, whatever comes of it
+		case g == nil || !retries(a, g.ReschedulePolicy, p.Now):
+			return p.fail(fleet.DescFailedAllocations), true
+		default:
+			again = append(again, a.ID)
+		}
+	}
+	if len(again) == 0 {
+		return Step{}, false
+	}
+	return Step{
+		Command: state.AllocHealth{DeploymentID: p.Deployment.ID, Reschedule: again, Eval: p.eval(), Now: p.Now.UnixNano()},
+		Why:     "evaluate: another attempt follows what failed",
+	}, true
+}
+
+// retries reports whether a policy allows another attempt.
+func retries(a *fleet.Alloc, policy *fleet.ReschedulePolicy, now time.Time) bool {
+	switch {
+	case policy == nil:
+		return false
+	case policy.Unlimited:
+		return true
+	}
+	n := 0
+	if t := a.RescheduleTracker; t != nil {
+		for _, e := range t.Events {
+			if now.UnixNano()-e.RescheduleTime < int64(policy.Interval) {
+				n++
+			}
+		}
+	}
+	return n < policy.Attempts
+}
+
+// promote promotes canaries that promote themselves, all groups together.
+func (p Picture) promote() (Step, bool) {
+	d := p.Deployment
+	if !d.RequiresPromotion() || !d.AutoPromotes() {
+		return Step{}, false
+	}
+	healthy := p.healthyCanaries()
+	for name, s := range d.TaskGroups {
+		if s.DesiredCanaries > 0 && !s.Promoted && healthy[name] < s.DesiredCanaries {
+			return Step{}, false
+		}
+	}
+	return Step{
+		Command: state.DeploymentPromote{DeploymentID: d.ID, Eval: p.eval(), Now: p.Now.UnixNano()},
+		Why:     "promote: all canaries are healthy",
+	}, true
+}
+
+func (p Picture) healthyCanaries() map[string]int {
+	healthy := map[string]int{}
+	for _, a := range p.Allocs {
+		if a.DeploymentStatus.IsCanary() && a.DeploymentStatus.IsHealthy() && !a.Terminal() {
+			healthy[a.TaskGroup]++
+		}
+	}
+	return healthy
+}
+
+// cutoff is when the first of the groups that are not done has to have got on, or
+// zero. Canaries that are healthy wait for people, who have no deadline.
+func (p Picture) cutoff() time.Time {
+	var first time.Time
+	canaries := p.healthyCanaries()
+	for name, s := range p.Deployment.TaskGroups {
+		waits := s.DesiredCanaries > 0 && !s.Promoted && canaries[name] >= s.DesiredCanaries
+		if s.RequireProgressBy.IsZero() || s.HealthyAllocs >= s.DesiredTotal || waits {
+			continue
+		}
+		if first.IsZero() || s.RequireProgressBy.Before(first) {
+			first = s.RequireProgressBy
+		}
+	}
+	return first
+}
+
+// stuck reports whether a group whose time is over has something left to do within
+// reach: its deadline does not run for what is away.
+func (p Picture) stuck() bool {
+	type progress struct{ healthy, away map[string]bool }
+	groups := map[string]progress{}
+	for name := range p.Deployment.TaskGroups {
+		groups[name] = progress{map[string]bool{}, map[string]bool{}}
+	}
+	for _, a := range p.Whole() {
+		g, ok := groups[a.TaskGroup]
+		key := a.Name
+		if p.Job.Type == fleet.JobTypeSystem {
+			key = string(a.NodeID)
+		}
+		switch {
+		case !ok || a.ServerTerminal():
+		case a.JobVersion == p.Job.Version && a.DeploymentStatus.IsHealthy():
+			g.healthy[key] = true
+		case a.ClientStatus == fleet.ClientUnknown:
+			g.away[key] = true
+		}
+	}
+	for name, s := range p.Deployment.TaskGroups {
+		if s.RequireProgressBy.IsZero() || p.Now.Before(s.RequireProgressBy) {
+			continue
+		}
+		g := groups[name]
+		n := len(g.healthy)
+		for key := range g.away {
+			if !g.healthy[key] {
+				n++
+			}
+		}
+		if n < s.DesiredTotal {
+			return true
+		}
+	}
+	return false
+}
+
+// newestHealth is the newest entry in which an allocation became healthy.
+func (p Picture) newestHealth() fleet.Index {
+	var newest fleet.Index
+	for _, a := range p.Allocs {
+		if a.DeploymentStatus.IsHealthy() {
+			newest = max(newest, a.DeploymentStatus.ModifyIndex)
+		}
+	}
+	return newest
+}

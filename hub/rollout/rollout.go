@@ -1,0 +1,221 @@
+// Package rollout watches deployments: the leader's room that asks for an evaluation
+// when what a deployment placed has become healthy, promotes canaries by themselves,
+// and fails a deployment whose allocations are not healthy or whose deadline is over,
+// taking the job back where it asks for that.
+//
+// hub.Open runs Lead on leadership. It has one goroutine that waits for deployments
+// to begin, and one for each that is active, with one standing query each: the
+// deployment's own row, which is written when one of its allocations changes in a way
+// that concerns it. So a change wakes one goroutine, however many deployments there
+// are. The query is renewed only after it fired.
+//
+// It persists nothing: all that it knows is in the state, so that a new leader goes on
+// where the last one was. What it decides is pure (Next); what it does is one entry
+// each. It places nothing and stops nothing: that is the scheduler's, on the evaluation
+// that comes with the entry. Allocations on edges that are away are neither healthy nor
+// not, and no deadline runs for them.
+package rollout
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+const (
+	// DefaultGather is how long a change waits for others before it is looked at.
+	DefaultGather = 100 * time.Millisecond
+	retryAfter    = time.Second // after a step that was not committed
+	applyTimeout  = 10 * time.Second
+)
+
+// State is the replicated state.
+type State interface {
+	Watch() *state.View
+	View() *state.View
+}
+
+// Applier commits a command; when it returns, State has it.
+type Applier interface {
+	Apply(ctx context.Context, c state.Command) (state.Result, error)
+}
+
+// Config of a Watcher. State and Apply are required.
+type Config struct {
+	State  State
+	Apply  Applier
+	Now    func() time.Time // nil: time.Now
+	NewID  func() string    // of evaluations; nil: random
+	Gather time.Duration    // 0: DefaultGather; below 0: none
+	Log    *slog.Logger
+}
+
+// Watcher watches the deployments of a cluster.
+type Watcher struct {
+	cfg      Config
+	watching atomic.Int64
+	looks    atomic.Uint64
+}
+
+// New checks the configuration.
+func New(cfg Config) (*Watcher, error) {
+	if cfg.State == nil || cfg.Apply == nil {
+		return nil, errors.New("make the watcher of deployments: state and applier are required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.NewID == nil {
+		cfg.NewID = func() string { return fleet.NewUUID(nil) }
+	}
+	if cfg.Gather == 0 {
+		cfg.Gather = DefaultGather
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Watcher{cfg: cfg}, nil
+}
+
+// Stats is how many deployments are watched, and how often one was looked at.
+type Stats struct {
+	Watching int64
+	Looks    uint64
+}
+
+// Stats counts since the watcher was made.
+func (w *Watcher) Stats() Stats { return Stats{w.watching.Load(), w.looks.Load()} }
+
+// Lead watches until ctx ends.
+func (w *Watcher) Lead(ctx context.Context) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	var since fleet.Index
+	for ctx.Err() == nil {
+		view := w.cfg.State.Watch()
+		for d := range view.DeploymentsSince(since) {
+			since = max(since, d.CreateIndex)
+			if d.Active() {
+				watching.Go(func() { w.follow(ctx, d.ID) })
+			}
+		}
+		if err := view.Changed(ctx); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow watches one deployment until it is over.
+func (w *Watcher) follow(ctx context.Context, id fleet.DeploymentID) {
+	w.watching.Add(1)
+	defer w.watching.Add(-1)
+	log := w.cfg.Log.With("deployment_id", id)
+	seen := w.evaluated(id)
+	for ctx.Err() == nil {
+		w.looks.Add(1)
+		view := w.cfg.State.Watch()
+		d, allocs, ok := view.Rollout(id)
+		if !ok || !d.Active() {
+			return
+		}
+		p := w.picture(d, seen)
+		for a := range allocs {
+			p.Allocs = append(p.Allocs, a)
+		}
+		step := Next(p)
+		if step.Command != nil {
+			if w.commit(ctx, log, step) {
+				seen = max(seen, step.Seen)
+			} else {
+				rest(ctx, retryAfter)
+			}
+			continue
+		}
+		w.wait(ctx, view, step.Until)
+		rest(ctx, w.cfg.Gather)
+	}
+}
+
+// picture is what Next needs besides the allocations. It is read, not watched.
+func (w *Watcher) picture(d *fleet.Deployment, seen fleet.Index) Picture {
+	view := w.cfg.State.View()
+	p := Picture{Deployment: d, Seen: seen, Now: w.cfg.Now(), NewEval: func() fleet.EvalID { return fleet.EvalID(w.cfg.NewID()) }}
+	p.Job, _ = view.Job(d.Namespace, d.JobID)
+	p.Versions = func() []*fleet.Job { return view.JobVersions(d.Namespace, d.JobID) }
+	p.Whole = func() []*fleet.Alloc {
+		var all []*fleet.Alloc
+		for a := range view.AllocsByJob(d.Namespace, d.JobID) {
+			all = append(all, a)
+		}
+		return all
+	}
+	return p
+}
+
+// evaluated is the newest entry that an evaluation of the deployment's job has
+// looked at, or will.
+func (w *Watcher) evaluated(id fleet.DeploymentID) fleet.Index {
+	view := w.cfg.State.View()
+	d, ok := view.Deployment(id)
+	if !ok {
+		return 0
+	}
+	seen := d.CreateIndex
+	for e := range view.EvalsByJob(d.Namespace, d.JobID) {
+		switch {
+		case e.Status == fleet.EvalPending && e.WaitUntil.IsZero():
+			seen = max(seen, e.ModifyIndex)
+		case e.Terminal():
+			seen = max(seen, e.SnapshotIndex)
+		}
+	}
+	return seen
+}
+
+// commit commits a step; false: it is to be tried again.
+func (w *Watcher) commit(ctx context.Context, log *slog.Logger, step Step) bool {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	res, err := w.cfg.Apply.Apply(ctx, step.Command)
+	if err == nil && res.Err != nil {
+		err = res.Err
+	}
+	if err != nil {
+		log.Warn("deployment does not get on", "step", step.Why, "err", err)
+		return false
+	}
+	log.Info("deployment gets on", "step", step.Why, "index", res.Index)
+	return true
+}
+
+// wait waits until something changes, or until a deadline.
+func (w *Watcher) wait(ctx context.Context, view *state.View, until time.Time) {
+	if !until.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, max(until.Sub(w.cfg.Now()), time.Millisecond))
+		defer cancel()
+	}
+	if err := view.Changed(ctx); err != nil && ctx.Err() == nil {
+		w.cfg.Log.Warn("deployment is not watched", "err", err)
+	}
+}
+
+// rest waits for d or the end of ctx.
+func rest(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
