@@ -159,11 +159,14 @@ const (
 	DisconnectNomad = "nomad" // lost and replaced at the missed deadline
 )
 
-// SiteName is the place that the node belongs to: its datacenter. It is "" for no
-// node.
+// SiteName is the place that the node belongs to: its site, else its datacenter. It
+// is "" for no node.
 func (n *Node) SiteName() string {
-	if n == nil {
+	switch {
+	case n == nil:
 		return ""
+	case n.Site != "":
+		return n.Site
 	}
 	return n.Datacenter
 }

@@ -97,8 +97,8 @@ func (r *rollout) count(m *member) {
 	}
 	dep := r.d.deployment
 	system := r.d.wanted != nil
-	if dep == nil && system && m.kind == present && m.status() == fleet.ClientPending && !r.d.outdated(m.a) {
-		r.left = max(r.left-1, 0)
+	if (dep == nil || m.a.DeploymentID != dep.ID) && m.kind == present && m.status() == fleet.ClientPending && !r.d.outdated(m.a) {
+		r.left = max(r.left-1, 0) // it starts, on behalf of an earlier version that was the same for it
 	}
 	if dep == nil || m.a.DeploymentID != dep.ID || m.kind == ended || m.kind == lost || m.a.DeploymentStatus.IsHealthy() {
 		return

@@ -73,7 +73,7 @@ func samples() []state.Command {
 		state.JobDispatch{Namespace: "default", ID: "shop", JobModifyIndex: 7, Child: j, Eval: &eval, Now: 36},
 		state.DeploymentStatus{Update: failedUpdate(), Rollback: j, Eval: &eval, Now: 15},
 		state.DeploymentPromote{DeploymentID: "d", Groups: []string{"web"}, Eval: &eval, Now: 16},
-		state.AllocHealth{DeploymentID: "d", Healthy: []fleet.AllocID{alloc.ID}, Unhealthy: []fleet.AllocID{"b"}, Reschedule: []fleet.AllocID{"c"}, Update: ptr(failedUpdate()), Rollback: j, Eval: &eval, Now: 17},
+		state.AllocHealth{DeploymentID: "d", Healthy: []fleet.AllocID{alloc.ID}, Unhealthy: []fleet.AllocID{"b"}, Update: ptr(failedUpdate()), Rollback: j, Eval: &eval, Now: 17},
 		state.DeploymentDelete{IDs: []fleet.DeploymentID{"d"}},
 	}
 }
