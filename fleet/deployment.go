@@ -158,6 +158,21 @@ func (d *Deployment) AutoPromotes() bool {
 	return any
 }
 
+// Running is the description of the deployment while it runs.
+func (d *Deployment) Running() string {
+	waits := false
+	for _, s := range d.TaskGroups {
+		waits = waits || s.DesiredCanaries > 0 && !s.Promoted
+	}
+	switch {
+	case !waits:
+		return DescRunning
+	case d.AutoPromotes():
+		return DescAutoPromotion
+	}
+	return DescNeedsPromotion
+}
+
 // Groups lists the deployment's groups, sorted.
 func (d *Deployment) Groups() []string {
 	return slices.Sorted(maps.Keys(d.TaskGroups))

@@ -248,7 +248,7 @@ func (d *decision) newDeployment() *fleet.Deployment {
 	dep := &fleet.Deployment{
 		ID: fleet.DeploymentID(d.in.NewID()), Namespace: d.in.Namespace, JobID: d.in.JobID, JobVersion: d.in.Job.Version,
 		JobModifyIndex: d.in.Job.ModifyIndex, JobSpecModifyIndex: d.in.Job.JobModifyIndex, JobCreateIndex: d.in.Job.CreateIndex,
-		Status: fleet.DeploymentRunning, StatusDescription: fleet.DescRunning, EvalPriority: d.in.Priority,
+		Status: fleet.DeploymentRunning, EvalPriority: d.in.Priority,
 		TaskGroups: map[string]fleet.DeploymentState{},
 	}
 	for _, r := range d.rollouts {
@@ -256,13 +256,7 @@ func (d *decision) newDeployment() *fleet.Deployment {
 			dep.TaskGroups[r.g.Name] = r.initial()
 		}
 	}
-	switch {
-	case !dep.RequiresPromotion():
-	case dep.AutoPromotes():
-		dep.StatusDescription = fleet.DescAutoPromotion
-	default:
-		dep.StatusDescription = fleet.DescNeedsPromotion
-	}
+	dep.StatusDescription = dep.Running()
 	return dep
 }
 

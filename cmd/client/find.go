@@ -45,6 +45,15 @@ func (c *Client) FindEval(ctx context.Context, prefix string) (fleet.Evaluation,
 	return one("evaluation", prefix, list, func(e fleet.Evaluation) (id, label string) { return string(e.ID), string(e.JobID) })
 }
 
+// FindDeployment returns the deployment that an abbreviated id names.
+func (c *Client) FindDeployment(ctx context.Context, prefix string) (fleet.Deployment, error) {
+	var list []fleet.Deployment
+	if err := c.list(ctx, "/v1/deployments", prefix, &list); err != nil {
+		return fleet.Deployment{}, err
+	}
+	return one("deployment", prefix, list, func(d fleet.Deployment) (id, label string) { return string(d.ID), string(d.JobID) })
+}
+
 // FindJob returns the job that an id, or the only beginning of one, names.
 func (c *Client) FindJob(ctx context.Context, prefix string) (api.JobStub, error) {
 	var list []api.JobStub

@@ -73,7 +73,7 @@ func command() *cobra.Command {
 		root.AddCommand(c)
 	}
 	o := &operator{}
-	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o), operatorCommand(o), systemCommand(o)} {
+	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o), operatorCommand(o), systemCommand(o), deploymentCommand(o)} {
 		o.addTo(c)
 		root.AddCommand(c)
 	}

@@ -172,6 +172,7 @@ func (a *API) routes() {
 	a.childRoutes()
 	a.allocRoutes()
 	a.evalRoutes()
+	a.deploymentRoutes()
 	a.clusterRoutes()
 	a.eventRoutes()
 	a.searchRoutes()

@@ -1,0 +1,246 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func (a *API) deploymentRoutes() {
+	a.mux.HandleFunc("GET /v1/deployments", a.read(a.listDeployments))
+	a.mux.HandleFunc("GET /v1/deployment/{id}", a.read(a.readDeployment))
+	a.mux.HandleFunc("GET /v1/deployment/{id}/progress", a.read(a.deploymentProgress))
+	a.mux.HandleFunc("GET /v1/deployment/allocations/{id}", a.read(a.deploymentAllocs))
+	a.mux.HandleFunc("GET /v1/job/{id}/deployments", a.read(a.jobDeployments))
+	a.mux.HandleFunc("GET /v1/job/{id}/deployment", a.read(a.jobDeployment))
+	a.put("/v1/deployment/promote/{id}", a.write(a.promoteDeployment))
+	a.put("/v1/deployment/pause/{id}", a.write(a.pauseDeployment))
+	a.put("/v1/deployment/fail/{id}", a.write(a.failDeployment))
+	a.put("/v1/deployment/allocation-health/{id}", a.write(a.setHealth))
+	a.put("/v1/deployment/unblock/{id}", a.write(a.unblockDeployment))
+}
+
+// DeploymentAnswer answers a change of a deployment.
+type DeploymentAnswer struct {
+	EvalID                fleet.EvalID
+	EvalCreateIndex       fleet.Index
+	DeploymentModifyIndex fleet.Index
+	RevertedJobVersion    *uint64 // the version that the job went back to
+	Index                 fleet.Index
+}
+
+func (a *API) listDeployments(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	key := func(d *fleet.Deployment) string { return ageKey(q, d.CreateIndex, string(d.ID)) }
+	answer, err := page(r, v.Deployments(q.namespace, q.prefix), key, same[*fleet.Deployment])
+	return answer, v.TableIndex("deployments"), err
+}
+
+func needDeployment(v *state.View, r *http.Request) (*fleet.Deployment, error) {
+	id := fleet.DeploymentID(r.PathValue("id"))
+	d, ok := v.Deployment(id)
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "deployment %q not found", id)
+	}
+	return d, nil
+}
+
+func (a *API) readDeployment(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+	d, err := needDeployment(v, r)
+	if err != nil {
+		return nil, v.TableIndex("deployments"), err
+	}
+	return d, d.ModifyIndex, nil
+}
+
+func (a *API) deploymentAllocs(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+	stubs := []AllocStub{}
+	for al := range v.AllocsByDeployment(fleet.DeploymentID(r.PathValue("id"))) {
+		stubs = append(stubs, allocStub(al))
+	}
+	return stubs, v.TableIndex("allocs"), nil
+}
+
+func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	list := []*fleet.Deployment{}
+	for d := range v.DeploymentsByJob(q.namespace, jobID(r)) {
+		list = append(list, d)
+	}
+	slices.Reverse(list) // the newest first
+	return list, v.TableIndex("deployments"), nil
+}
+
+func (a *API) jobDeployment(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	return v.LatestDeployment(q.namespace, jobID(r)), v.TableIndex("deployments"), nil
+}
+
+// Progress is how far a deployment is, by group and site.
+type Progress struct {
+	Deployment *fleet.Deployment
+	Groups     map[string]map[string]SiteProgress // by group, then site
+}
+
+// SiteProgress counts a group's allocations at one site: those of the newest version
+// that are healthy, running or failed, and those on edges that are away, which are
+// deferred. Waiting are those of older versions that are within reach.
+type SiteProgress struct{ Healthy, Running, Deferred, Failed, Waiting int }
+
+func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+	d, err := needDeployment(v, r)
+	if err != nil {
+		return nil, v.TableIndex("deployments"), err
+	}
+	p := Progress{Deployment: d, Groups: map[string]map[string]SiteProgress{}}
+	for al := range v.AllocsByJob(d.Namespace, d.JobID) {
+		if _, ok := d.TaskGroups[al.TaskGroup]; !ok || al.ServerTerminal() {
+			continue
+		}
+		site := ""
+		if n, ok := v.Node(al.NodeID); ok {
+			site = n.SiteName()
+		}
+		if p.Groups[al.TaskGroup] == nil {
+			p.Groups[al.TaskGroup] = map[string]SiteProgress{}
+		}
+		s := p.Groups[al.TaskGroup][site]
+		s.count(al, d)
+		p.Groups[al.TaskGroup][site] = s
+	}
+	return p, v.TableIndex("allocs"), nil
+}
+
+func (s *SiteProgress) count(al *fleet.Alloc, d *fleet.Deployment) {
+	switch {
+	case al.ClientStatus == fleet.ClientUnknown:
+		s.Deferred++
+	case al.JobVersion != d.JobVersion:
+		s.Waiting++
+	case al.DeploymentStatus.IsHealthy():
+		s.Healthy++
+	case al.DeploymentStatus.IsUnhealthy(), al.ClientStatus == fleet.ClientFailed:
+		s.Failed++
+	default:
+		s.Running++
+	}
+}
+
+// changeDeployment commits a change of the deployment that a request names.
+func (a *API) changeDeployment(r *http.Request, command func(*state.View, *fleet.Deployment) (state.Command, *fleet.Job, error)) (any, fleet.Index, error) {
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	view := a.cfg.State.View()
+	d, err := needDeployment(view, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	c, back, err := command(view, d)
+	if err != nil {
+		return nil, 0, err
+	}
+	answer := DeploymentAnswer{DeploymentModifyIndex: d.ModifyIndex}
+	if c == nil {
+		return answer, d.ModifyIndex, nil
+	}
+	res, err := a.apply(r.Context(), c)
+	if err != nil {
+		return nil, res.Index, err
+	}
+	answer = DeploymentAnswer{EvalID: res.Eval, DeploymentModifyIndex: res.Index, Index: res.Index}
+	if res.Eval != "" {
+		answer.EvalCreateIndex = res.Index
+	}
+	if back != nil {
+		answer.RevertedJobVersion = &back.Version
+	}
+	return answer, res.Index, nil
+}
+
+// rolloutEval is the evaluation that comes with a change of a deployment.
+func (a *API) rolloutEval() *fleet.Evaluation {
+	return &fleet.Evaluation{
+		ID: fleet.EvalID(a.cfg.NewID()), TriggeredBy: fleet.TriggerDeploymentWatcher, Status: fleet.EvalPending,
+	}
+}
+
+func (a *API) promoteDeployment(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		DeploymentID fleet.DeploymentID
+		All          bool
+		Groups       []string
+	}
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	if !req.All && len(req.Groups) == 0 {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "promote a deployment: neither All nor Groups says what to promote")
+	}
+	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
+		c := state.DeploymentPromote{DeploymentID: d.ID, Eval: a.rolloutEval(), Now: a.cfg.Now().UnixNano()}
+		if !req.All {
+			c.Groups = req.Groups
+		}
+		return c, nil, nil
+	})
+}
+
+func (a *API) pauseDeployment(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		DeploymentID fleet.DeploymentID
+		Pause        bool
+	}
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
+		u := fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentRunning, StatusDescription: d.Running()}
+		if req.Pause {
+			u.Status, u.StatusDescription = fleet.DeploymentPaused, fleet.DescPaused
+		}
+		if d.Status == u.Status {
+			return nil, nil, nil // it is so already
+		}
+		return state.DeploymentStatus{Update: u, Eval: a.rolloutEval(), Now: a.cfg.Now().UnixNano()}, nil, nil
+	})
+}
+
+func (a *API) failDeployment(r *http.Request) (any, fleet.Index, error) {
+	return a.changeDeployment(r, func(v *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
+		u, back := d.Fail(v.JobVersions(d.Namespace, d.JobID), fleet.DescFailedByUser)
+		return state.DeploymentStatus{Update: u, Rollback: back, Eval: a.rolloutEval(), Now: a.cfg.Now().UnixNano()}, back, nil
+	})
+}
+
+func (a *API) setHealth(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		DeploymentID           fleet.DeploymentID
+		HealthyAllocationIDs   []fleet.AllocID
+		UnhealthyAllocationIDs []fleet.AllocID
+	}
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	if len(req.HealthyAllocationIDs)+len(req.UnhealthyAllocationIDs) == 0 {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "set the health of allocations: none is named")
+	}
+	return a.changeDeployment(r, func(v *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
+		c := state.AllocHealth{
+			DeploymentID: d.ID, Healthy: req.HealthyAllocationIDs, Unhealthy: req.UnhealthyAllocationIDs,
+			Eval: a.rolloutEval(), Now: a.cfg.Now().UnixNano(),
+		}
+		if len(c.Unhealthy) == 0 {
+			return c, nil, nil
+		}
+		u, back := d.Fail(v.JobVersions(d.Namespace, d.JobID), fleet.DescFailedAllocations)
+		c.Update, c.Rollback = &u, back
+		return c, back, nil
+	})
+}
+
+func (a *API) unblockDeployment(r *http.Request) (any, fleet.Index, error) {
+	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
+		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "unblock deployment %s: it is %s, and only one of several regions is ever blocked",
+			fleet.Short(d.ID), d.Status)
+	})
+}

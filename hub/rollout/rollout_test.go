@@ -1,0 +1,433 @@
+package rollout_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/rollout"
+	"skerry/hub/state"
+)
+
+// cluster is a state with one ready node, and a watcher that leads.
+type cluster struct {
+	testing.TB
+	store   *state.Store
+	watcher *rollout.Watcher
+
+	mu    sync.Mutex
+	index fleet.Index
+	seq   int
+	log   []state.Command // of the watcher
+	deaf  bool            // nothing of the watcher is committed
+}
+
+const node = fleet.NodeID("00000000-0000-4000-8000-000000000001")
+
+func newCluster(tb testing.TB) *cluster {
+	c := &cluster{TB: tb, store: state.New()}
+	c.must(state.NodeRegister{Node: fleet.Node{ID: node, Name: "n", Datacenter: "dc1", NodePool: "default"}, Now: c.now()})
+	c.must(state.SessionOpen{NodeID: node, Session: 1, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.now()})
+	var err error
+	c.watcher, err = rollout.New(rollout.Config{State: c.store, Apply: c, NewID: func() string { return c.id("eval") }})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+func (c *cluster) now() int64 { return time.Now().UnixNano() }
+
+func (c *cluster) id(kind string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seq++
+	return fleet.DeriveUUID(kind, fmt.Sprint(c.seq))
+}
+
+// Apply is the watcher's.
+func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deaf {
+		return state.Result{}, fleet.Errorf(fleet.CodeUnavailable, "no leader")
+	}
+	c.log = append(c.log, cmd)
+	c.index++
+	return c.store.Apply(c.index, cmd), nil
+}
+
+func (c *cluster) must(cmd state.Command) state.Result {
+	c.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.index++
+	res := c.store.Apply(c.index, cmd)
+	if res.Err != nil {
+		c.Fatalf("%T: %v", cmd, res.Err)
+	}
+	return res
+}
+
+// lead lets the watcher lead until the test ends.
+func (c *cluster) lead() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var leading sync.WaitGroup
+	leading.Go(func() {
+		if err := c.watcher.Lead(ctx); err != nil {
+			c.Error(err)
+		}
+	})
+	c.Cleanup(func() { cancel(); leading.Wait() })
+}
+
+// register makes the next version of a job, whose content is env, and its
+// deployment.
+func (c *cluster) register(id fleet.JobID, env string, change func(*fleet.TaskGroup, *fleet.DeploymentState)) fleet.DeploymentID {
+	c.Helper()
+	g := fleet.TaskGroup{Name: "web", Count: 1, Tasks: []fleet.Task{{Name: "t", Driver: "sim", Env: map[string]string{"V": env}}},
+		ReschedulePolicy: &fleet.ReschedulePolicy{Unlimited: true}}
+	s := fleet.DeploymentState{DesiredTotal: 1}
+	if change != nil {
+		change(&g, &s)
+	}
+	job := &fleet.Job{Namespace: "default", ID: id, Type: fleet.JobTypeService, Priority: 50, TaskGroups: []fleet.TaskGroup{g}}
+	c.must(state.JobRegister{Job: job, Now: c.now()})
+	j, _ := c.store.View().Job("default", id)
+	d := &fleet.Deployment{
+		ID: fleet.DeploymentID(c.id("deployment")), Namespace: "default", JobID: id, JobVersion: j.Version, JobCreateIndex: j.CreateIndex,
+		Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"web": s},
+	}
+	c.must(state.Plan{NewDeployment: d, Now: c.now()})
+	return d.ID
+}
+
+func (c *cluster) place(d fleet.DeploymentID, canary bool) fleet.AllocID {
+	c.Helper()
+	dep := c.deployment(d)
+	j, _ := c.store.View().Job("default", dep.JobID)
+	id := fleet.AllocID(c.id("alloc"))
+	a := fleet.Alloc{
+		ID: id, Namespace: "default", NodeID: node, JobID: j.ID, JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "web",
+		Name: fmt.Sprintf("%s.web[%s]", j.ID, id), DeploymentID: d, DeploymentStatus: &fleet.AllocDeployment{Canary: canary},
+	}
+	c.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {a}}}, Now: c.now()})
+	return id
+}
+
+func (c *cluster) deployment(id fleet.DeploymentID) *fleet.Deployment {
+	c.Helper()
+	d, ok := c.store.View().Deployment(id)
+	if !ok {
+		c.Fatalf("no deployment %s", id)
+	}
+	return d
+}
+
+func (c *cluster) healthy(d fleet.DeploymentID, ids ...fleet.AllocID) {
+	c.Helper()
+	c.must(state.AllocHealth{DeploymentID: d, Healthy: ids, Now: c.now()})
+}
+
+func (c *cluster) unhealthy(d fleet.DeploymentID, ids ...fleet.AllocID) {
+	c.Helper()
+	c.must(state.AllocHealth{DeploymentID: d, Unhealthy: ids, Now: c.now()})
+}
+
+// settle lets the watcher do what it has to.
+func (c *cluster) settle() {
+	time.Sleep(time.Second) // virtual
+	synctest.Wait()
+}
+
+func (c *cluster) status(d fleet.DeploymentID, status, description string) {
+	c.Helper()
+	if got := c.deployment(d); got.Status != status || !strings.HasPrefix(got.StatusDescription, description) {
+		c.Fatalf("deployment is %s: %q, want %s: %q", got.Status, got.StatusDescription, status, description)
+	}
+}
+
+// evals counts the evaluations that the watcher asked for.
+func (c *cluster) evals() int {
+	n := 0
+	for e := range c.store.View().Evals("*", "") {
+		if e.TriggeredBy == fleet.TriggerDeploymentWatcher {
+			n++
+		}
+	}
+	return n
+}
+
+func deadline(d time.Duration) func(*fleet.TaskGroup, *fleet.DeploymentState) {
+	return func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.ProgressDeadline = d }
+}
+
+func TestWatcher(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		run  func(c *cluster)
+	}{
+		{"C28 promotes by itself", func(c *cluster) {
+			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoPromote, s.DesiredCanaries = true, 2 })
+			x, y := c.place(d, true), c.place(d, true)
+			c.healthy(d, x)
+			c.settle()
+			if c.deployment(d).TaskGroups["web"].Promoted {
+				c.Fatal("promoted with one of two healthy")
+			}
+			c.healthy(d, y)
+			c.settle()
+			if a, _ := c.store.View().Alloc(x); !c.deployment(d).TaskGroups["web"].Promoted || a.DeploymentStatus.Canary {
+				c.Fatalf("not promoted: %+v", c.deployment(d))
+			}
+			c.status(d, fleet.DeploymentRunning, "")
+			if c.watcher.Stats().Watching != 1 {
+				c.Fatal("it is not watched any more")
+			}
+		}},
+		{"C31 more is healthy: one evaluation", func(c *cluster) {
+			d := c.register("shop", "1", deadline(time.Minute))
+			c.healthy(d, c.place(d, false), c.place(d, false))
+			c.settle()
+			if n := c.evals(); n != 1 {
+				c.Fatalf("%d evaluations", n)
+			}
+		}},
+		{"C32", func(c *cluster) {
+			d := c.register("shop", "1", nil)
+			c.unhealthy(d, c.place(d, false))
+			c.settle()
+			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations)
+			if c.watcher.Stats().Watching != 0 || c.evals() != 1 {
+				c.Fatalf("%+v, %d evaluations", c.watcher.Stats(), c.evals())
+			}
+		}},
+		{"C34", func(c *cluster) {
+			c.stable("shop", "1")
+			d := c.register("shop", "2", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoRevert = true })
+			c.unhealthy(d, c.place(d, false))
+			c.settle()
+			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - rolling back to job version 0")
+			if j, _ := c.store.View().Job("default", "shop"); j.Version != 2 || j.TaskGroups[0].Tasks[0].Env["V"] != "1" {
+				c.Fatalf("version %d, env %v", j.Version, j.TaskGroups[0].Tasks[0].Env)
+			}
+			if c.evals() != 1 {
+				c.Fatalf("%d evaluations", c.evals())
+			}
+		}},
+		{"C34 nothing to go back to", func(c *cluster) {
+			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoRevert = true })
+			c.unhealthy(d, c.place(d, false))
+			c.settle()
+			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - no stable job version")
+		}},
+		{"C37", func(c *cluster) {
+			d := c.register("shop", "1", deadline(10*time.Second))
+			c.place(d, false)
+			time.Sleep(9 * time.Second)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentRunning, "")
+			c.settle()
+			c.settle()
+			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+		}},
+		{"C38 progress moves the deadline", func(c *cluster) {
+			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
+				s.ProgressDeadline, s.DesiredTotal = 10*time.Second, 2
+			})
+			x, y := c.place(d, false), c.place(d, false)
+			time.Sleep(8 * time.Second)
+			c.healthy(d, x)
+			time.Sleep(8 * time.Second)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentRunning, "")
+			c.healthy(d, y)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentRunning, "") // nothing is left to wait for: the scheduler ends it
+		}},
+		{"C39 healthy canaries wait for people", func(c *cluster) {
+			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
+				s.ProgressDeadline, s.DesiredTotal, s.DesiredCanaries = 10*time.Second, 5, 1
+			})
+			c.healthy(d, c.place(d, true))
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentRunning, "")
+		}},
+		{"C40", func(c *cluster) {
+			d := c.register("shop", "1", deadline(time.Minute))
+			id := c.place(d, false)
+			c.unhealthy(d, id)
+			c.settle()
+			c.status(d, fleet.DeploymentRunning, "")
+			if a, _ := c.store.View().Alloc(id); !a.DesiredTransition.Reschedule || c.evals() != 1 {
+				c.Fatalf("%+v, %d evaluations", a.DesiredTransition, c.evals())
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+		}},
+		{"C41", func(c *cluster) {
+			d := c.register("shop", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
+				s.ProgressDeadline, g.ReschedulePolicy = time.Minute, &fleet.ReschedulePolicy{}
+			})
+			c.unhealthy(d, c.place(d, false))
+			c.settle()
+			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations)
+		}},
+		{"what is away has no deadline", func(c *cluster) {
+			d := c.register("shop", "1", deadline(time.Minute))
+			id := c.place(d, false)
+			c.away(id)
+			time.Sleep(24 * time.Hour)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentRunning, "")
+			c.must(state.SessionOpen{NodeID: node, Session: 2, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.now()})
+			time.Sleep(59 * time.Second)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentRunning, "")
+			c.settle()
+			c.settle()
+			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+		}},
+		{"paused", func(c *cluster) {
+			d := c.register("shop", "1", deadline(time.Minute))
+			c.place(d, false)
+			c.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d, Status: fleet.DeploymentPaused}, Now: c.now()})
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentPaused, "")
+			c.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d, Status: fleet.DeploymentRunning}, Now: c.now()})
+			time.Sleep(59 * time.Second)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentRunning, "")
+			c.settle()
+			c.settle()
+			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+		}},
+		{"what cannot be committed is tried again", func(c *cluster) {
+			d := c.register("shop", "1", nil)
+			c.mu.Lock()
+			c.deaf = true
+			c.mu.Unlock()
+			c.unhealthy(d, c.place(d, false))
+			time.Sleep(time.Minute)
+			c.mu.Lock()
+			c.deaf = false
+			c.mu.Unlock()
+			c.settle()
+			c.settle()
+			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.lead()
+				tc.run(c)
+			})
+		})
+	}
+}
+
+// stable makes a version of a job that a deployment brought to success.
+func (c *cluster) stable(id fleet.JobID, env string) {
+	d := c.register(id, env, nil)
+	c.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d, Status: fleet.DeploymentSuccessful}, Now: c.now()})
+}
+
+// away lets the node miss its deadline, and its allocations become unknown.
+func (c *cluster) away(ids ...fleet.AllocID) {
+	n, _ := c.store.View().Node(node)
+	c.must(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node, Epoch: n.Epoch}}, EvalSeed: "s", Now: c.now()})
+	var gone []fleet.Alloc
+	for _, id := range ids {
+		a, _ := c.store.View().Alloc(id)
+		b := *a
+		b.ClientStatus = fleet.ClientUnknown
+		b.AllocStates = []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: fleet.ClientUnknown, Time: time.Now()}}
+		gone = append(gone, b)
+	}
+	c.must(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: gone}}, Now: c.now()})
+}
+
+// However many deployments there are: a change wakes one watcher, which looks once
+// and again after what it did; and there is one watcher a deployment.
+func TestWorkPerChangeIsConstant(t *testing.T) {
+	for _, n := range []int{10, 100, 1000} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				ds, as := c.fill(n)
+				c.lead()
+				c.settle()
+				before := c.watcher.Stats()
+				if before.Watching != int64(n) || before.Looks != uint64(n) {
+					t.Fatalf("%d deployments: %+v", n, before)
+				}
+				const changes = 5
+				for i := range changes {
+					c.healthy(ds[i*n/changes], as[i*n/changes])
+					c.settle()
+				}
+				// The change itself, and once more after the evaluation that it led to.
+				if looks := c.watcher.Stats().Looks - before.Looks; looks != 2*changes {
+					t.Fatalf("%d deployments: %d looks for %d changes", n, looks, changes)
+				}
+				if got := len(c.log); got != changes {
+					t.Fatalf("%d commands for %d changes", got, changes)
+				}
+			})
+		})
+	}
+}
+
+// fill begins n deployments, with one allocation each.
+func (c *cluster) fill(n int) ([]fleet.DeploymentID, []fleet.AllocID) {
+	ds, as := make([]fleet.DeploymentID, n), make([]fleet.AllocID, n)
+	for i := range ds {
+		ds[i] = c.register(fleet.JobID(fmt.Sprintf("job-%04d", i)), "1", deadline(time.Hour))
+		as[i] = c.place(ds[i], false)
+	}
+	return ds, as
+}
+
+// BenchmarkChange is a change of one of so many deployments, until its watcher has
+// asked for an evaluation.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			c := newCluster(b)
+			asked := make(chan struct{}, 1)
+			w, err := rollout.New(rollout.Config{State: c.store, Apply: told{c, asked}, Gather: -1})
+			if err != nil {
+				b.Fatal(err)
+			}
+			c.watcher = w
+			ds, as := c.fill(n)
+			c.lead()
+			for i := 0; b.Loop(); i++ {
+				c.healthy(ds[i%n], as[i%n])
+				<-asked
+			}
+		})
+	}
+}
+
+// told says when the watcher committed something.
+type told struct {
+	*cluster
+	asked chan<- struct{}
+}
+
+func (t told) Apply(ctx context.Context, c state.Command) (state.Result, error) {
+	res, err := t.cluster.Apply(ctx, c)
+	t.asked <- struct{}{}
+	return res, err
+}
