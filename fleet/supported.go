@@ -14,7 +14,7 @@ var unsupported = []struct {
 	name  string
 	paths []string // of fields, without indexes
 }{
-	{"update block", []string{"TaskGroups.Update"}},
+	{"windows of an update block", []string{"TaskGroups.Update.Windows"}},
 	{"dispatch_payload block", []string{"TaskGroups.Tasks.DispatchPayload"}},
 	{"migrate of ephemeral_disk", []string{"TaskGroups.EphemeralDisk.Migrate"}},
 	{"network block of a task", []string{"TaskGroups.Tasks.Resources.Networks"}},
@@ -84,9 +84,6 @@ func (j *Job) plainly() Job {
 	c.TaskGroups = slices.Clone(j.TaskGroups)
 	for i := range c.TaskGroups {
 		g := &c.TaskGroups[i]
-		if u := DefaultUpdate(j.Type); g.Update != nil && (g.Update.MaxParallel == 0 || u != nil && canonical(*u) == canonical(*g.Update)) {
-			g.Update = nil
-		}
 		if m := DefaultMigrate(j.Type); g.Migrate != nil && m != nil && *m == *g.Migrate {
 			g.Migrate = nil
 		}

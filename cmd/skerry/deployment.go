@@ -71,7 +71,7 @@ func deploymentStatus(o *operator) *cobra.Command {
 				return left(cmd.Context(), out, followDeployment(cmd.Context(), hub, out, d.ID))
 			}
 			var p api.Progress
-			if _, err := hub.Read(cmd.Context(), "/v1/deployment/"+string(d.ID)+"/progress", nil, &p); err != nil {
+			if _, err := hub.Read(cmd.Context(), "/v1/deployment/progress/"+string(d.ID), nil, &p); err != nil {
 				return err
 			}
 			if o.json {
@@ -92,7 +92,7 @@ func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id
 	for {
 		var p api.Progress
 		var err error
-		if index, err = hub.ReadAfter(ctx, index, "/v1/deployment/"+string(id)+"/progress", nil, &p); err != nil {
+		if index, err = hub.ReadAfter(ctx, index, "/v1/deployment/progress/"+string(id), nil, &p); err != nil {
 			return err
 		}
 		if now := fmt.Sprint(p.Deployment.Status, p.Groups); now != last {

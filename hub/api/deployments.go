@@ -11,7 +11,7 @@ import (
 func (a *API) deploymentRoutes() {
 	a.mux.HandleFunc("GET /v1/deployments", a.read(a.listDeployments))
 	a.mux.HandleFunc("GET /v1/deployment/{id}", a.read(a.readDeployment))
-	a.mux.HandleFunc("GET /v1/deployment/{id}/progress", a.read(a.deploymentProgress))
+	a.mux.HandleFunc("GET /v1/deployment/progress/{id}", a.read(a.deploymentProgress))
 	a.mux.HandleFunc("GET /v1/deployment/allocations/{id}", a.read(a.deploymentAllocs))
 	a.mux.HandleFunc("GET /v1/job/{id}/deployments", a.read(a.jobDeployments))
 	a.mux.HandleFunc("GET /v1/job/{id}/deployment", a.read(a.jobDeployment))
