@@ -133,7 +133,10 @@ func (c *cluster) Submit(_ context.Context, p fleet.Plan) (fleet.PlanResult, err
 		}
 		res.NodeAllocation[id] = list
 	}
-	cmd := state.Plan{Result: res, EvalID: p.EvalID, Now: c.now.UnixNano(), Jobs: []*fleet.Job{p.Job}}
+	cmd := state.Plan{
+		Result: res, EvalID: p.EvalID, Now: c.now.UnixNano(), Jobs: []*fleet.Job{p.Job},
+		NewDeployment: p.Deployment, DeploymentUpdates: p.DeploymentUpdates,
+	}
 	if p.Job == nil {
 		cmd.Jobs = nil
 	}

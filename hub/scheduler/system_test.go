@@ -190,7 +190,14 @@ func TestSystemRetryLimit(t *testing.T) {
 	}
 }
 
-// B98: five at once, and the rest when these run.
+// healthy says of an allocation that it is, in its deployment.
+func (c *cluster) healthy(a *fleet.Alloc) {
+	c.apply(state.AllocHealth{DeploymentID: a.DeploymentID, Healthy: []fleet.AllocID{a.ID}, Now: c.now.UnixNano(), Eval: &fleet.Evaluation{
+		ID: fleet.EvalID(c.newID()), TriggeredBy: fleet.TriggerDeploymentWatcher, Status: fleet.EvalPending,
+	}})
+}
+
+// B98: five at once, and the rest when these are healthy.
 func TestSystemRolling(t *testing.T) {
 	c := newCluster(t)
 	c.nodes(10)
@@ -215,6 +222,7 @@ func TestSystemRolling(t *testing.T) {
 		for _, a := range c.allocs() {
 			if a.JobVersion == 1 && a.ClientStatus == fleet.ClientPending {
 				c.report(a, fleet.ClientRunning)
+				c.healthy(a)
 				break
 			}
 		}
