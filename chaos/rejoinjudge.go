@@ -42,7 +42,8 @@ func (r *rejoin) judge(ctx context.Context) error {
 	return r.figures.proveMiddle()
 }
 
-// quiet waits until all hubs have applied the same, and nothing waits for a decision.
+// quiet waits until all hubs have applied the same, nothing waits for a decision, and
+// no deployment waits for an edge to say that its allocations are healthy.
 func (r *rejoin) quiet(ctx context.Context) error {
 	began := time.Now()
 	err := cluster.Eventually(ctx, replayBound, "the fleet is quiet", func(ctx context.Context) string {
@@ -74,10 +75,26 @@ func (r *rejoin) quiet(ctx context.Context) error {
 		if t := r.swarm.Totals(); t.Replayed != t.Edges {
 			return t.String()
 		}
-		return ""
+		return rolling(ctx, r.fleet)
 	})
 	r.figures.took("then until all was quiet", time.Since(began))
 	return err
+}
+
+// rolling names a deployment that some hub takes for running, "" where there is none.
+func rolling(ctx context.Context, c *cluster.Cluster) string {
+	for _, h := range c.Hubs {
+		var ds []fleet.Deployment
+		if err := h.Call(ctx, http.MethodGet, "/v1/deployments?stale", nil, &ds); err != nil {
+			return err.Error()
+		}
+		for i := range ds {
+			if ds[i].Active() {
+				return fmt.Sprintf("%s: deployment %s of job %s is %s", h.Name, fleet.Short(ds[i].ID), ds[i].JobID, ds[i].Status)
+			}
+		}
+	}
+	return ""
 }
 
 // judgeEdges checks each edge's journal against what every hub has of it. Edges are

@@ -205,7 +205,7 @@ func (e *edge) serveLogs(text string) {
 // serves; the leader and the other follower are asked, too.
 func TestJobRunsOnAnEdge(t *testing.T) {
 	hubs := mustCluster(t, 3)
-	leader := leaderOf(hubs)
+	leader := mustLeader(t, hubs)
 	var followers []*running
 	for _, h := range hubs {
 		if h != leader {

@@ -16,10 +16,7 @@ import (
 func TestPlantedWordsOfAHubThatIsCutOff(t *testing.T) {
 	hubs := mustCluster(t, 3)
 	hubs[0].mustRequest("PUT", "/v1/jobs", job("shop"), nil)
-	leader := leaderOf(hubs)
-	if leader == nil {
-		t.Fatal("nobody leads")
-	}
+	leader := mustLeader(t, hubs)
 	cut, other := hubs[0], hubs[1]
 	if cut == leader {
 		cut, other = hubs[1], hubs[0]
