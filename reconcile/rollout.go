@@ -100,11 +100,12 @@ func (r *rollout) count(m *member) {
 	if (dep == nil || m.a.DeploymentID != dep.ID) && m.kind == present && m.status() == fleet.ClientPending && !r.d.outdated(m.a) {
 		r.left = max(r.left-1, 0) // it starts, on behalf of an earlier version that was the same for it
 	}
-	if dep == nil || m.a.DeploymentID != dep.ID || m.kind == ended || m.kind == lost || m.a.DeploymentStatus.IsHealthy() {
+	if !m.unproven() {
 		return
 	}
 	r.sites[r.site(m)]++
 	switch {
+	case dep == nil, m.a.DeploymentID != dep.ID:
 	case m.absent, m.kind == frozen, m.a.DeploymentStatus.IsCanary():
 	case system && m.kind == failed: // it is started anew where it is
 	case m.a.DeploymentStatus.IsUnhealthy(), m.kind == failed:
@@ -112,6 +113,12 @@ func (r *rollout) count(m *member) {
 	case r.left > 0:
 		r.left--
 	}
+}
+
+// unproven reports whether an allocation is of a deployment, of this version or
+// another, and nobody has seen it healthy: it is out of service for its site.
+func (m *member) unproven() bool {
+	return m.a.DeploymentID != "" && !m.a.DeploymentStatus.IsHealthy() && m.kind != ended && m.kind != lost
 }
 
 // site is where an allocation is out of service until it is healthy: where the one
@@ -145,12 +152,37 @@ func (r *rollout) take(m *member) (ok bool, why string) {
 		return true, ""
 	case r.left == 0:
 		return false, fmt.Sprintf("%d at once", r.u.MaxParallel)
-	case r.u.MaxUnavailablePerSite > 0 && r.sites[site] >= r.u.MaxUnavailablePerSite:
+	case !m.unproven() && !r.room(site):
 		return false, fmt.Sprintf("%d at once at site %s", r.u.MaxUnavailablePerSite, site)
 	}
 	r.left--
-	r.sites[site]++
+	r.lose(m, site)
 	return true, ""
+}
+
+// room reports whether a site may lose one more for a while.
+func (r *rollout) room(site string) bool {
+	return r.u.MaxUnavailablePerSite == 0 || r.sites[site] < r.u.MaxUnavailablePerSite
+}
+
+// takeCanary takes one of the turns of a system job's canaries, if there is one left
+// and its site may lose it for a while.
+func (r *rollout) takeCanary(m *member) bool {
+	site := r.d.in.Nodes[m.a.NodeID].SiteName()
+	if r.turns == 0 || !m.unproven() && !r.room(site) {
+		return false
+	}
+	r.turns--
+	r.lose(m, site)
+	return true
+}
+
+// lose books that an allocation of a site is started anew, where it is not out of
+// service already.
+func (r *rollout) lose(m *member, site string) {
+	if !m.unproven() {
+		r.sites[site]++
+	}
 }
 
 // version is the version that takes the place of an allocation: its own where the

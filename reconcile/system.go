@@ -267,12 +267,12 @@ func (d *decision) man(p *post, g *fleet.TaskGroup, r *rollout) bool {
 // renew replaces an allocation by the newest version, as far as the group's update
 // rules let it now. What does not run any more does not wait for its turn.
 func (d *decision) renew(m *member, g *fleet.TaskGroup, r *rollout) {
-	canary := r.turns > 0
-	if canary {
-		r.turns--
-	} else if ok, wait := r.take(m); !ok {
-		d.remain(m, fmt.Sprintf("waits for its turn to become version %d: %s", d.in.Job.Version, wait))
-		return
+	canary := r.takeCanary(m)
+	if !canary {
+		if ok, wait := r.take(m); !ok {
+			d.remain(m, fmt.Sprintf("waits for its turn to become version %d: %s", d.in.Job.Version, wait))
+			return
+		}
 	}
 	why := fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version)
 	d.stop(m, Change{Anew: true, WithPlacement: !m.due, Reason: why})

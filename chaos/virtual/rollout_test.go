@@ -1,0 +1,358 @@
+package virtual_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/chaos/fabric"
+	"skerry/chaos/virtual"
+	"skerry/fleet"
+	"skerry/hub"
+	"skerry/hub/state"
+)
+
+// perSite is how much of a site a rollout may put out of service at once.
+const perSite = 2
+
+// everywhere is a system job that is rolled out by sites.
+func everywhere(id fleet.JobID, version int, waitFor string) *fleet.Job {
+	job := service(id, 0)
+	job.Type = fleet.JobTypeSystem
+	g := &job.TaskGroups[0]
+	g.Count, g.ReschedulePolicy, g.Migrate = 1, nil, nil
+	g.Update = &fleet.Update{
+		MaxParallel: 20, MaxUnavailablePerSite: perSite, HealthCheck: fleet.HealthTaskStates, WaitFor: waitFor,
+		MinHealthyTime: 5 * time.Second, HealthyDeadline: time.Minute, ProgressDeadline: 3 * time.Minute,
+	}
+	g.Tasks[0].Env = map[string]string{"VERSION": strconv.Itoa(version)}
+	job.Defaults()
+	return job
+}
+
+// rolloutWatch sees every entry, as the first hub that applies it does, and judges what
+// must hold in each: budgets of sites, and that nothing old is begun.
+type rolloutWatch struct {
+	mu    sync.Mutex
+	seen  fleet.Index
+	armed bool // the first version is everywhere
+	sites map[fleet.NodeID]string
+	wrong []string
+	most  int // out of service at one site
+	ended map[fleet.DeploymentID]int
+}
+
+func (w *rolloutWatch) applied(_ string, a hub.Applied) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a.Index <= w.seen {
+		return
+	}
+	w.seen = a.Index
+	if !w.armed {
+		return
+	}
+	for j := range a.View.Jobs(fleet.DefaultNamespace, "") {
+		w.budgets(a, j)
+	}
+	for d := range a.View.Deployments(fleet.DefaultNamespace, "") {
+		if d.ModifyIndex == a.Index && d.Status == fleet.DeploymentSuccessful && d.JobVersion > 0 {
+			w.ended[d.ID]++
+			w.complete(a, d)
+		}
+	}
+}
+
+func (w *rolloutWatch) fail(a hub.Applied, format string, args ...any) {
+	if len(w.wrong) < 10 {
+		w.wrong = append(w.wrong, fmt.Sprintf("entry %d: ", a.Index)+fmt.Sprintf(format, args...))
+	}
+}
+
+// budgets counts, by site, the nodes within reach on which nothing of a job is in
+// service: neither an older version that runs, nor the newest one that is healthy.
+func (w *rolloutWatch) budgets(a hub.Applied, j *fleet.Job) {
+	serves := map[fleet.NodeID]bool{}
+	for al := range a.View.AllocsByJob(j.Namespace, j.ID) {
+		runs := al.DesiredStatus == fleet.DesiredRun && al.ClientStatus == fleet.ClientRunning
+		serves[al.NodeID] = serves[al.NodeID] || runs && al.DeploymentStatus.IsHealthy()
+		if al.CreateIndex == a.Index && al.JobVersion != j.Version {
+			w.fail(a, "job %s: version %d is begun, the newest is %d", j.ID, al.JobVersion, j.Version)
+		}
+	}
+	out := map[string]int{}
+	for id, ok := range serves {
+		if n, known := a.View.Node(id); known && n.Status == fleet.NodeReady && !ok {
+			out[w.sites[id]]++
+		}
+	}
+	for site, n := range out {
+		w.most = max(w.most, n)
+		if n > perSite {
+			w.fail(a, "job %s: %d out of service at site %s", j.ID, n, site)
+		}
+	}
+}
+
+// complete checks a deployment that ends: as wait_for says.
+func (w *rolloutWatch) complete(a hub.Applied, d *fleet.Deployment) {
+	n := standingOf(a.View, d.JobID, d.JobVersion)
+	all := len(w.sites)
+	needs := map[string]int{"reachable": n.healthy + n.old, "95%": (all*95 + 99) / 100, "all": all}[d.TaskGroups["g"].WaitFor]
+	if n.healthy < needs {
+		w.fail(a, "the deployment of job %s ends with %+v, wants %d", d.JobID, n, needs)
+	}
+}
+
+func (w *rolloutWatch) arm(v *state.View) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed, w.sites, w.ended = true, map[fleet.NodeID]string{}, map[fleet.DeploymentID]int{}
+	for n := range v.Nodes("") {
+		w.sites[n.ID] = n.SiteName()
+	}
+}
+
+// judge reports what was wrong, and checks that the watch was not idle.
+func (w *rolloutWatch) judge(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.wrong {
+		t.Error(s)
+	}
+	if w.most != perSite {
+		t.Errorf("%d at most were out of service at a site: the budget of %d was never used", w.most, perSite)
+	}
+	for id, n := range w.ended {
+		if n != 1 {
+			t.Errorf("deployment %s ended %d times", id, n)
+		}
+	}
+}
+
+// standing is how far a version of a system job is: nodes where it is healthy, within
+// reach where it is not, and away.
+type standing struct{ healthy, old, away int }
+
+func standingOf(v *state.View, job fleet.JobID, version uint64) standing {
+	var s standing
+	for al := range v.AllocsByJob(fleet.DefaultNamespace, job) {
+		switch {
+		case al.DesiredStatus != fleet.DesiredRun:
+		case al.ClientStatus == fleet.ClientUnknown:
+			s.away++
+		case al.JobVersion == version && al.DeploymentStatus.IsHealthy():
+			s.healthy++
+		default:
+			s.old++
+		}
+	}
+	return s
+}
+
+// rolloutOf is a job's newest deployment; nil: none.
+func rolloutOf(v *state.View, job fleet.JobID) *fleet.Deployment {
+	return v.LatestDeployment(fleet.DefaultNamespace, job)
+}
+
+// TestRolloutOverAnAbsentFleet rolls two versions out over a hundred edges, of which
+// thirty are away at first, come back in three waves, and five never do.
+func TestRolloutOverAnAbsentFleet(t *testing.T) {
+	dir := mustMemory(t)
+	edges, sites, waves, never := 100, 10, []int{10, 8, 7}, 5
+	if raceDetector { // a hundred edges take it many minutes; make test plays both
+		edges, sites, waves, never = 20, 4, []int{2, 2, 1}, 1
+	}
+	absent := never
+	for _, n := range waves {
+		absent += n
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := &rolloutWatch{}
+		cfg := virtual.Config{
+			Dir: dir, Hubs: []string{"hub-1", "hub-2", "hub-3"}, Seed: 1, Tuning: virtual.Stretched, RaftStreams: true,
+			BackoffCap: 20 * time.Second, Taps: virtual.Taps{Applied: w.applied},
+		}
+		var away []string
+		for i := range edges {
+			name := fmt.Sprintf("edge-%02d", i)
+			cfg.Edges = append(cfg.Edges, virtual.EdgeConfig{Name: name, Datacenter: "dc1", Site: fmt.Sprintf("site-%d", i%sites)})
+			if i < absent {
+				away = append(away, name)
+			}
+		}
+		c, err := virtual.Start(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, c)
+		mustCome(t, c, 5*time.Minute, "all edges are ready", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeReady) == edges })
+		jobs := map[fleet.JobID]string{"kiosk": "reachable", "meter": "95%", "till": "all"}
+		register := func(version int) {
+			t.Helper()
+			for id, waitFor := range jobs {
+				mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": everywhere(id, version, waitFor)}, nil)
+			}
+		}
+		each := func(within time.Duration, what string, ok func(v *state.View, id fleet.JobID) bool) {
+			t.Helper()
+			for id := range jobs {
+				mustCome(t, c, within, fmt.Sprintf("job %s: %s", id, what), func(v *state.View) bool { return ok(v, id) })
+			}
+		}
+		has := func(version uint64, healthy int) func(*state.View, fleet.JobID) bool {
+			return func(v *state.View, id fleet.JobID) bool { return standingOf(v, id, version).healthy == healthy }
+		}
+		// is checks the newest deployments' statuses, by job.
+		is := func(kiosk, meter, till string) {
+			t.Helper()
+			time.Sleep(5 * time.Second) // for the decision that ends it
+			v := lead(t, c).State().View()
+			for id, status := range map[fleet.JobID]string{"kiosk": kiosk, "meter": meter, "till": till} {
+				if d := rolloutOf(v, id); d == nil || d.Status != status {
+					t.Errorf("job %s (wait_for %s): the deployment is %+v, wants %s; %+v", id, jobs[id], d, status, standingOf(v, id, d.JobVersion))
+				}
+			}
+		}
+
+		register(0)
+		each(10*time.Minute, "is everywhere", has(0, edges))
+		is("successful", "successful", "successful")
+		w.arm(lead(t, c).State().View())
+
+		heal := map[string]*fabric.Fault{}
+		for _, name := range away {
+			heal[name] = c.Net.Cut(fabric.Hosts(name), fabric.Everyone, fabric.Both, fabric.Silent)
+		}
+		mustCome(t, c, 5*time.Minute, "all that shall be are away", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeDisconnected) == len(away) })
+
+		register(1)
+		each(5*time.Minute, "begins", func(v *state.View, id fleet.JobID) bool { return standingOf(v, id, 1).healthy >= edges/5 })
+		register(2) // in the middle
+		each(20*time.Minute, "is wherever it can be", has(2, edges-absent))
+		is("successful", "running", "running")
+		time.Sleep(10 * time.Minute) // no deadline runs for those that are away
+		is("successful", "running", "running")
+
+		back := 0
+		for i, wave := range waves {
+			for _, name := range away[back : back+wave] {
+				heal[name].Heal()
+			}
+			back += wave
+			each(10*time.Minute, fmt.Sprintf("wave %d is up to date", i+1), has(2, edges-absent+back))
+			meter := "running"
+			if i == len(waves)-1 {
+				meter = "successful" // with the last of 95 %
+			}
+			is("successful", meter, "running")
+		}
+		time.Sleep(10 * time.Minute)
+		is("successful", "successful", "running")
+		v := lead(t, c).State().View()
+		for id := range jobs {
+			if n := standingOf(v, id, 2); n != (standing{healthy: edges - never, away: never}) {
+				t.Errorf("job %s: %+v in the end", id, n)
+			}
+		}
+		w.judge(t)
+		for _, name := range away {
+			mustHaveRun(t, v, c.Edge(name), jobs, slices.Index(away, name) < back)
+		}
+		for _, f := range heal {
+			f.Heal()
+		}
+	})
+}
+
+// mustHaveRun checks what an edge that was away has ever run: the first version and,
+// if it came back, the newest one, and nothing between.
+func mustHaveRun(t *testing.T, v *state.View, e *virtual.Edge, jobs map[fleet.JobID]string, back bool) {
+	t.Helper()
+	want := []uint64{0}
+	if back {
+		want = append(want, 2)
+	}
+	ran := map[fleet.JobID][]uint64{}
+	for al := range v.AllocsByNode(e.Agent().NodeID()) {
+		ran[al.JobID] = append(ran[al.JobID], al.JobVersion)
+	}
+	for id := range jobs {
+		if slices.Sort(ran[id]); !slices.Equal(ran[id], want) {
+			t.Errorf("%s has run versions %v of job %s, wants %v", e.Name, ran[id], id, want)
+		}
+	}
+}
+
+func nodesThatAre(v *state.View, status fleet.NodeStatus) int {
+	n := 0
+	for node := range v.Nodes("") {
+		if node.Status == status {
+			n++
+		}
+	}
+	return n
+}
+
+// TestRolloutSurvivesTheLeader kills the leader in the middle of a rollout: the next one
+// goes on with the same deployment, keeps to its budgets and ends it once.
+func TestRolloutSurvivesTheLeader(t *testing.T) {
+	dir := mustMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := &rolloutWatch{}
+		cfg := virtual.Config{
+			Dir: dir, Hubs: []string{"hub-1", "hub-2", "hub-3"}, Seed: 1, Tuning: virtual.Stretched, Taps: virtual.Taps{Applied: w.applied},
+		}
+		for i := range 12 {
+			cfg.Edges = append(cfg.Edges, virtual.EdgeConfig{Name: fmt.Sprintf("edge-%02d", i), Datacenter: "dc1", Site: fmt.Sprintf("site-%d", i%3)})
+		}
+		c, err := virtual.Start(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer mustClose(t, c)
+		register := func(version int) {
+			t.Helper()
+			mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": everywhere("till", version, "all")}, nil)
+		}
+		ended := func(v *state.View) bool {
+			d := rolloutOf(v, "till")
+			return d != nil && d.Status == fleet.DeploymentSuccessful
+		}
+		mustCome(t, c, 5*time.Minute, "all edges are ready", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeReady) == 12 })
+		register(0)
+		mustCome(t, c, 5*time.Minute, "the first version is everywhere", ended)
+		w.arm(lead(t, c).State().View())
+		register(1)
+		var rolling fleet.DeploymentID
+		mustCome(t, c, 5*time.Minute, "it is in the middle", func(v *state.View) bool {
+			rolling = rolloutOf(v, "till").ID
+			n := standingOf(v, "till", 1).healthy
+			return n >= 4 && n < 12
+		})
+		mustFailOver(t, c)
+		mustCome(t, c, 10*time.Minute, "it ends", func(v *state.View) bool { return standingOf(v, "till", 1).healthy == 12 && ended(v) })
+		time.Sleep(10 * time.Minute)
+		v := lead(t, c).State().View()
+		if d := rolloutOf(v, "till"); d.ID != rolling || d.Status != fleet.DeploymentSuccessful {
+			t.Errorf("the deployment is %+v, and not %s", d, rolling)
+		}
+		allocs, rollouts := 0, 0
+		for range v.AllocsByJob(fleet.DefaultNamespace, "till") {
+			allocs++
+		}
+		for range v.DeploymentsByJob(fleet.DefaultNamespace, "till") {
+			rollouts++
+		}
+		if allocs != 24 || rollouts != 2 {
+			t.Errorf("%d allocations in %d deployments: something was done twice, or not", allocs, rollouts)
+		}
+		w.judge(t)
+	})
+}
