@@ -106,7 +106,15 @@ func TestEventsGoOnAtAnotherHub(t *testing.T) {
 		mustFailOver(t, c)
 		second := mustListen(t, lead(t, c).State(), last+1)
 		mustRun(t, c, service("shop", 4))
-		time.Sleep(5 * time.Second)
+		mustCome(t, c, 5*time.Minute, "both are rolled out", func(v *state.View) bool {
+			for d := range v.Deployments(fleet.DefaultNamespace, "") {
+				if d.Active() {
+					return false
+				}
+			}
+			return true
+		})
+		time.Sleep(time.Minute) // every hub has what there is
 		more, end := second.stop(t)
 		had = append(had, more...)
 		if ran := mustRan(t, had); end <= last || ran["web"] != 6 || ran["shop"] != 4 {
