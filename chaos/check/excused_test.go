@@ -156,6 +156,18 @@ func TestExcused(t *testing.T) {
 			p.pass(30 * time.Second)
 			p.conclude(p.id, fleet.ClientLost)
 		}},
+		{"a node that bears too much, since its damaged journal had its edge take up what had ended", nil, func(p *plant) {
+			p.process(p.e, check.ProcessKill)
+			end := p.fault("bit-flip", []check.Effect{check.Damages}, p.e.name)
+			p.process(p.e, check.ProcessStart)
+			end()
+			p.allocs[p.id].AllocatedResources.CPU = 1001
+			p.spoilHub("hub-1", func(a *check.Applied) { a.Effects.Loads[0].Used.CPU = 1001 })
+			p.change(p.id)
+			p.spoil = nil
+			p.look()
+			p.allocs[p.id].AllocatedResources.CPU = 10
+		}},
 		{"a history with a damage in it that is applied again", nil, func(p *plant) {
 			p.row(p.e, fleet.Transition{Kind: fleet.TransitionGap, Message: "the journal was damaged"})
 			p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent}) // of a moment before the rows that were lost
