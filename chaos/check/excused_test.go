@@ -241,6 +241,37 @@ func TestExcused(t *testing.T) {
 			p.pass(12 * time.Second)
 			p.conclude(p.id, fleet.ClientLost)
 		}},
+		{"the same, later by a beat that was underway when the link was cut one way", stopSoon, func(p *plant) {
+			p.e.duration = 25 * time.Second
+			for p.at-p.e.beat < 24*time.Second {
+				p.pass(time.Second)
+			}
+			end := p.fault("cut", []check.Effect{check.Severs}, p.e.name)
+			p.e.cut = true
+			p.at += 600 * time.Millisecond
+			p.e.beat = p.at
+			p.look()
+			p.pass(30 * time.Second)
+			p.e.linked = false
+			p.pass(32 * time.Second)
+			p.end(p.e, p.id)
+			end()
+			p.e.cut = false
+			p.open(p.e)
+			p.send(p.e)
+			p.conclude(p.id, fleet.ClientComplete)
+		}},
+		{"a task that runs on after stop_on_client_after, while its driver is dead", stopSoon, func(p *plant) {
+			heal := p.away()
+			p.pass(30 * time.Second)
+			end := p.fault("driver-dead", []check.Effect{check.EndsTasks}, p.e.name)
+			p.pass(time.Minute)
+			end()
+			p.pass(time.Second)
+			p.end(p.e, p.id)
+			heal()
+			p.conclude(p.id, fleet.ClientComplete)
+		}},
 		{"a session that ends as late as it may, and a stop after stop_on_client_after", stopSoon, func(p *plant) {
 			end := p.fault("offline", []check.Effect{check.Impairs}, p.e.name)
 			p.e.cut = true
