@@ -155,7 +155,7 @@ func (s *storm) chapter(ctx context.Context, number int, length time.Duration) e
 	working, stopWorking := context.WithCancel(ctx)
 	var over sync.WaitGroup
 	over.Go(func() { s.work.run(working) })
-	err := s.suffer(ctx, drawn.Faults)
+	err := s.suffer(ctx, schedule.Played(drawn.Faults))
 	stopWorking()
 	over.Wait()
 	if err != nil {

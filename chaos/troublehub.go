@@ -31,7 +31,7 @@ var hubKinds = []realKind{
 	{kind: schedule.Restore, effects: []check.Effect{check.Rewinds, check.Halts}, whole: func(s *storm, _ schedule.Fault) trouble {
 		return &restored{s: s}
 	}},
-	{kind: schedule.MassRejoin, effects: []check.Effect{check.Severs, check.Halts}, whole: newMassRejoin},
+	{kind: schedule.MassRejoin, effects: []check.Effect{check.Severs}, edge: newCut},
 }
 
 // together is trouble of several at once.
@@ -158,56 +158,6 @@ func (t *paused) evidence() (uint64, string) {
 		return 0, ""
 	}
 	return 1, fmt.Sprintf("%s: stood still for %s", t.name, t.stood.Round(time.Millisecond))
-}
-
-// massRejoin cuts all edges off and lets them back at once, with the leader killed
-// while they come.
-type massRejoin struct {
-	s      *storm
-	edges  together
-	leader *halted
-}
-
-// rejoinUnderway is how long after the links are back the leader is killed: within
-// the edges' first handshakes and replays. Then it stays away for rejoinWithout.
-const (
-	rejoinUnderway = 400 * time.Millisecond
-	rejoinWithout  = 3 * time.Second
-)
-
-func newMassRejoin(s *storm, _ schedule.Fault) trouble {
-	t := &massRejoin{s: s}
-	for _, e := range s.fleet.Edges {
-		t.edges.all = append(t.edges.all, &impaired{net: s.Net, member: e.Name, with: faultnet.Dead()})
-	}
-	return t
-}
-
-func (t *massRejoin) start(ctx context.Context) error { return t.edges.start(ctx) }
-
-func (t *massRejoin) stop(ctx context.Context) error {
-	if err := t.edges.stop(ctx); err != nil {
-		return err
-	}
-	if err := pause(ctx, rejoinUnderway); err != nil {
-		return err
-	}
-	leader, err := t.s.leader(ctx)
-	if err != nil {
-		return nil // somebody was faster; the evidence will be missing
-	}
-	t.leader = newHubKill(t.s, schedule.Fault{}, leader).(*halted)
-	err = t.leader.start(ctx)
-	return errors.Join(err, pause(ctx, rejoinWithout), t.leader.stop(ctx))
-}
-
-func (t *massRejoin) evidence() (uint64, string) {
-	cut, what := t.edges.evidence()
-	if t.leader == nil || cut == 0 {
-		return 0, what + "; no leader was found to kill"
-	}
-	hits, said := t.leader.evidence()
-	return hits, what + "; " + said
 }
 
 // restored puts all hubs back to their copies of the last quiet time.

@@ -59,6 +59,9 @@ func (t *decisions) see(s *scene, o *Observation) {
 	case o.Hub != nil:
 		t.allocs(s, o.Hub.Allocs)
 		for _, v := range Committed(o.Hub.Name, o.Hub.Nodes, o.Hub.Allocs) {
+			if s.revived(v.Where) {
+				continue
+			}
 			t.once(s, v.Invariant, o.Hub.Name, nil, v.Message)
 		}
 		s.judge(NoOvercommit)
@@ -112,11 +115,19 @@ func (t *decisions) entry(s *scene, a *Applied) {
 	}
 	for _, l := range e.Loads {
 		s.judge(NoOvercommit)
-		if dim := l.Used.Exceeds(l.Free); dim != "" {
+		if dim := l.Used.Exceeds(l.Free); dim != "" && !s.revived(l.Name) {
 			s.broke(NoOvercommit, l.Name, "entry %d over-commits it in %s: %+v of %+v", a.Index, dim, l.Used, l.Free)
 		}
 	}
 	t.allocs(s, e.Allocs)
+}
+
+// revived reports whether an edge may run what had ended: its journal was damaged of
+// late, and went back to before the end. That bears on its node until it is told once
+// more, and no plan gave it that.
+func (s *scene) revived(edge string) bool {
+	m := s.truth.by[edge]
+	return m != nil && m.forgetful(s.now-s.limits.Heal)
 }
 
 // returns notes the status of a node that has a session.

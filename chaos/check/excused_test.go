@@ -156,6 +156,18 @@ func TestExcused(t *testing.T) {
 			p.pass(30 * time.Second)
 			p.conclude(p.id, fleet.ClientLost)
 		}},
+		{"a node that bears too much, since its damaged journal had its edge take up what had ended", nil, func(p *plant) {
+			p.process(p.e, check.ProcessKill)
+			end := p.fault("bit-flip", []check.Effect{check.Damages}, p.e.name)
+			p.process(p.e, check.ProcessStart)
+			end()
+			p.allocs[p.id].AllocatedResources.CPU = 1001
+			p.spoilHub("hub-1", func(a *check.Applied) { a.Effects.Loads[0].Used.CPU = 1001 })
+			p.change(p.id)
+			p.spoil = nil
+			p.look()
+			p.allocs[p.id].AllocatedResources.CPU = 10
+		}},
 		{"a history with a damage in it that is applied again", nil, func(p *plant) {
 			p.row(p.e, fleet.Transition{Kind: fleet.TransitionGap, Message: "the journal was damaged"})
 			p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent}) // of a moment before the rows that were lost
@@ -228,6 +240,37 @@ func TestExcused(t *testing.T) {
 			p.fault("restore", []check.Effect{check.Rewinds, check.Halts})()
 			p.pass(12 * time.Second)
 			p.conclude(p.id, fleet.ClientLost)
+		}},
+		{"the same, later by a beat that was underway when the link was cut one way", stopSoon, func(p *plant) {
+			p.e.duration = 25 * time.Second
+			for p.at-p.e.beat < 24*time.Second {
+				p.pass(time.Second)
+			}
+			end := p.fault("cut", []check.Effect{check.Severs}, p.e.name)
+			p.e.cut = true
+			p.at += 600 * time.Millisecond
+			p.e.beat = p.at
+			p.look()
+			p.pass(30 * time.Second)
+			p.e.linked = false
+			p.pass(32 * time.Second)
+			p.end(p.e, p.id)
+			end()
+			p.e.cut = false
+			p.open(p.e)
+			p.send(p.e)
+			p.conclude(p.id, fleet.ClientComplete)
+		}},
+		{"a task that runs on after stop_on_client_after, while its driver is dead", stopSoon, func(p *plant) {
+			heal := p.away()
+			p.pass(30 * time.Second)
+			end := p.fault("driver-dead", []check.Effect{check.EndsTasks}, p.e.name)
+			p.pass(time.Minute)
+			end()
+			p.pass(time.Second)
+			p.end(p.e, p.id)
+			heal()
+			p.conclude(p.id, fleet.ClientComplete)
 		}},
 		{"a session that ends as late as it may, and a stop after stop_on_client_after", stopSoon, func(p *plant) {
 			end := p.fault("offline", []check.Effect{check.Impairs}, p.e.name)

@@ -193,7 +193,8 @@ func (m *machine) prune(now time.Duration) {
 }
 
 // look takes what its agent says of the link. That a beat was answered is believed
-// only where an answer could get through.
+// only where an answer could get through: where the link was just cut one way, one that
+// was underway does.
 func (m *machine) look(s *scene, e *Edge) {
 	m.count(s.now)
 	if e.NodeID != "" {
@@ -221,7 +222,8 @@ func (m *machine) look(s *scene, e *Edge) {
 		m.answered(s.now, min(spell, s.now-m.connected))
 	}
 	answered := s.now - e.Link.Away
-	if e.Link.Away > 0 && heard && answered > m.beat && !s.weather.at(m.name, answered, Severs) {
+	severed := s.weather.at(m.name, answered, Severs) && s.weather.at(m.name, answered-s.limits.Slack, Severs) // not just before
+	if e.Link.Away > 0 && heard && answered > m.beat && !severed {
 		m.beat, m.beaten, m.kills = answered, true, 0
 		m.beatOn = max(0, m.on-e.Link.Away)
 		m.answered(s.now, e.Link.Away)

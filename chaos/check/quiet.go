@@ -314,7 +314,9 @@ func Committed(hub string, nodes []fleet.Node, allocs []fleet.Alloc) []Violation
 	for i := range nodes {
 		n := &nodes[i]
 		if dim := used[n.ID].Exceeds(n.Free()); dim != "" {
-			vs = append(vs, violation(7, "%s: node %s is over-committed in %s: %+v of %+v", hub, n.Name, dim, used[n.ID], n.Free()))
+			v := violation(7, "%s: node %s is over-committed in %s: %+v of %+v", hub, n.Name, dim, used[n.ID], n.Free())
+			v.Where = n.Name
+			vs = append(vs, v)
 		}
 	}
 	return vs

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,25 @@ func (f Fault) End(length time.Duration) time.Duration {
 		return max(length, f.At)
 	}
 	return f.At + f.For
+}
+
+// The leader is killed that long after a mass rejoin has healed all links, when edges are
+// in the middle of their first sessions, and stays down for rejoinWithout.
+const (
+	rejoinUnderway = 1500 * time.Millisecond
+	rejoinWithout  = 5 * time.Second
+)
+
+// Played are the faults with those that they bring along: faults of their own, since
+// what excuses the first is over by then.
+func Played(faults []Fault) []Fault {
+	all := slices.Clone(faults)
+	for _, f := range faults {
+		if f.Kind == MassRejoin {
+			all = append(all, Fault{Kind: LeaderKill, At: f.At + f.For + rejoinUnderway, For: rejoinWithout, Targets: []string{TargetLeader}})
+		}
+	}
+	return all
 }
 
 // String is the fault as it stands in a scenario.

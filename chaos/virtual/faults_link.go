@@ -24,7 +24,7 @@ var linkInjuries = map[schedule.Kind]injury{
 	schedule.HubPart:       {partHub, []check.Effect{check.Severs}},
 	schedule.MajorityCut:   {partHubs, []check.Effect{check.Severs}},
 	schedule.CertExpired:   {cutUntilExpired, []check.Effect{check.Severs}},
-	schedule.MassRejoin:    {massRejoin, []check.Effect{check.Severs}},
+	schedule.MassRejoin:    {cutLink, []check.Effect{check.Severs}},
 }
 
 var ways = map[schedule.Way]fabric.Direction{
@@ -139,35 +139,5 @@ func cutUntilExpired(_ context.Context, r *run, f schedule.Fault) (wound, error)
 		}
 		return hits()
 	}
-	return cut, nil
-}
-
-// rejoinHead is how long after the healing of all links the leader is killed: edges are
-// in the middle of their first sessions then.
-const rejoinHead = 1500 * time.Millisecond
-
-// massRejoin cuts all edges off, heals them at once, and kills the leader while they come
-// back.
-func massRejoin(_ context.Context, r *run, f schedule.Fault) (wound, error) {
-	cut := ofNetwork(r.cut(r.c.Edges, schedule.Params{Way: schedule.WayBoth}))
-	heal, killed := cut.heal, 0
-	cut.heal = func(ctx context.Context) error {
-		if err := heal(ctx); err != nil {
-			return err
-		}
-		pause(ctx, rejoinHead)
-		leader := r.c.Leader()
-		if leader == nil {
-			return nil
-		}
-		killed++
-		if err := r.killHub(ctx, leader); err != nil {
-			return err
-		}
-		pause(ctx, hubDown)
-		return r.startHub(ctx, leader)
-	}
-	hits := cut.hits
-	cut.hits = func() uint64 { return hits() * uint64(killed) }
 	return cut, nil
 }

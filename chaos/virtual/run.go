@@ -180,7 +180,7 @@ func (r *run) happen(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, r.s.Length)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
-	for i, f := range r.s.Faults {
+	for i, f := range schedule.Played(r.s.Faults) {
 		g.Go(func() error { return r.fault(ctx, i+1, f) })
 	}
 	for _, j := range r.s.Jobs {

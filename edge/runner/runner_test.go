@@ -416,6 +416,36 @@ func TestTheJournalWentBack(t *testing.T) {
 	})
 }
 
+// TestTheJournalWentBackToBeforeABoot loses that an attempt, which was about to be made
+// before the machine rebooted, was made after that: it goes on, and ends with the
+// allocation.
+func TestTheJournalWentBackToBeforeABoot(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"start_delay": "8s"})), func(m *machine) {
+		a := m.start(m.mustRunner())
+		time.Sleep(time.Second)
+		a.detach()
+		states, handles, status := maps.Clone(m.journal.states), maps.Clone(m.journal.handles), m.journal.status
+		m.reboot()
+		a = m.start(m.mustRunner())
+		time.Sleep(10 * time.Second)
+		a.detach()
+		m.mustBe(fleet.ClientRunning)
+		m.journal.states, m.journal.handles, m.journal.status, m.journal.bootID = states, handles, status, "boot-1"
+		a = m.start(m.mustRunner())
+		synctest.Wait()
+		m.mustBe(fleet.ClientRunning)
+		m.mustStarts("a/1")
+		a.detach()
+		a = m.start(m.mustRunner()) // from the record that was mended
+		a.Stop("its time is over")
+		a.mustEnd()
+		m.mustStarts("a/1")
+		if left := m.world.Running(); len(left) > 0 {
+			t.Errorf("after the stop there still run %v", left)
+		}
+	})
+}
+
 func TestOperatorRestarts(t *testing.T) {
 	bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
 		a := m.start(m.mustRunner())

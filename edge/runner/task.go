@@ -167,8 +167,10 @@ func (t *task) resume(ctx context.Context) (drivers.Task, error) {
 		return nil, t.conclude(ctx, outcome{exit: gone}, nil)
 	case err != nil && !errors.Is(err, drivers.ErrTaskGone):
 		return nil, err
-	case rebooted:
+	case rebooted && (live == nil || live.Ended()):
 		return t.resumeRebooted(ctx, live)
+	case rebooted:
+		return live, t.resumeOlder(ctx)
 	case t.state.State != fleet.TaskRunning:
 		return live, t.resumeStarted(ctx, intended)
 	case !live.Ended():
@@ -185,6 +187,16 @@ func (t *task) resumeStarted(ctx context.Context, intended bool) error {
 		if err := t.remember(ctx); err != nil {
 			return err
 		}
+	}
+	return t.report(ctx, t.startedStep())
+}
+
+// resumeOlder takes an attempt that runs though its record is from before the boot: a
+// damaged journal went back to before its start.
+func (t *task) resumeOlder(ctx context.Context) error {
+	t.rec.Started = t.runner.factory.Mono()
+	if err := t.remember(ctx); err != nil {
+		return err
 	}
 	return t.report(ctx, t.startedStep())
 }
@@ -206,12 +218,12 @@ func (t *task) resumeDelay(ctx context.Context, rebooted bool) error {
 	return t.delay(ctx, t.rec.Due-t.runner.factory.Mono())
 }
 
-// resumeRebooted says that the machine rebooted under the task. What had
+// resumeRebooted says that the machine rebooted under the task, which no longer runs. What had
 // succeeded before that, and is not to run for ever, is not run again; all else
 // is, at once, and without being counted as a restart.
 func (t *task) resumeRebooted(ctx context.Context, live drivers.Task) (drivers.Task, error) {
-	if live != nil {
-		exit, err := live.Wait(ctx) // it has ended
+	if live != nil { // it has ended
+		exit, err := live.Wait(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"testing"
@@ -205,5 +206,38 @@ func BenchmarkDigest(b *testing.B) {
 	v := furnished(b).store.View()
 	for b.Loop() {
 		v.Digest()
+	}
+}
+
+// BenchmarkSnapshot writes a state of 500 nodes and 2,000 allocations whose window of
+// events is full.
+func BenchmarkSnapshot(b *testing.B) {
+	c := newCrowd(b, 500)
+	plan := c.plan(1000)
+	c.apply(plan)
+	c.apply(c.plan(1000))
+	for range state.MaxEvents/1000 + 1 {
+		c.apply(c.updates(plan, fleet.ClientRunning, fleet.TaskStarted))
+	}
+	v := c.store.View()
+	for b.Loop() {
+		if err := v.Persist(io.Discard); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkRegister applies entries that change a job of 40 groups.
+func BenchmarkRegister(b *testing.B) {
+	c := newCrowd(b, 1)
+	big := *c.job
+	big.TaskGroups = slices.Repeat(big.TaskGroups, 40)
+	for b.Loop() {
+		c.index++
+		next := big
+		next.Meta = map[string]string{"turn": fmt.Sprint(c.index)}
+		if res := c.store.Apply(c.index, state.JobRegister{Job: &next, Now: start.UnixNano()}); res.Err != nil {
+			b.Fatal(res.Err)
+		}
 	}
 }

@@ -24,7 +24,7 @@ func Encode(c Command) ([]byte, error) {
 	if _, ok := empty(c.Kind()); !ok {
 		return nil, fleet.Errorf(fleet.CodeInternal, "encode command %T: no such kind %d", c, c.Kind())
 	}
-	b := appendValue([]byte{entryVersion, byte(c.Kind())}, reflect.ValueOf(c))
+	b := appendValue([]byte{entryVersion, byte(c.Kind())}, c)
 	if len(b) > MaxEntry {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "encode command %T: %d bytes are more than an entry holds", c, len(b))
 	}

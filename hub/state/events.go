@@ -2,7 +2,6 @@ package state
 
 import (
 	"iter"
-	"maps"
 	"slices"
 
 	"skerry/fleet"
@@ -119,20 +118,31 @@ func (r *eventsRow) add(bytes int, e Event) {
 }
 
 // changes lists the rows of a table that the entry changed, in the order of their
-// keys, each with the row before. A row is nil where there is none.
-func changes[R any](t *tx, w *working[R]) iter.Seq2[*R, *R] {
-	return func(yield func(old, now *R) bool) {
-		for _, k := range slices.Sorted(maps.Keys(w.dirty)) {
-			before := working[R]{table: w.table}
-			if !yield(before.at(t, []byte(k)), w.dirty[k]) {
+// keys. A row is nil where there is none any more.
+func changes[R any](w *working[R]) iter.Seq2[string, *R] {
+	return func(yield func(key string, now *R) bool) {
+		keys := make([]string, 0, len(w.dirty))
+		for k := range w.dirty {
+			keys = append(keys, k)
+		}
+		slices.Sort(keys)
+		for _, k := range keys {
+			if !yield(k, w.dirty[k]) {
 				return
 			}
 		}
 	}
 }
 
+// before returns a row as it was before the entry, or nil.
+func (w *working[R]) before(t *tx, key string) *R {
+	untouched := working[R]{table: w.table}
+	return untouched.at(t, []byte(key))
+}
+
 func (t *tx) jobEvents(row *eventsRow) {
-	for old, now := range changes(t, &t.jobs) {
+	for k, now := range changes(&t.jobs) {
+		old := t.jobs.before(t, k)
 		e := Event{Topic: TopicJob, Type: EventJobRegistered}
 		switch {
 		case now == nil && old == nil:
@@ -150,12 +160,25 @@ func (t *tx) jobEvents(row *eventsRow) {
 			}
 		}
 		e.Key, e.Namespace = string(e.Job.ID), e.Job.Namespace
-		row.add(len(encode(*e.Job)), e)
+		row.add(t.jobBytes(e.Job), e)
 	}
 }
 
+// jobBytes is roughly what a job takes: the size of its specification, which an entry
+// that registers it knows already.
+func (t *tx) jobBytes(j *fleet.Job) int {
+	if n, ok := t.specBytes[j.SpecHash]; ok {
+		return n
+	}
+	return len(encode(j))
+}
+
 func (t *tx) nodeEvents(row *eventsRow) {
-	for old, now := range changes(t, &t.nodes) {
+	for k, now := range changes(&t.nodes) {
+		if now != nil && now.ModifyIndex != t.index {
+			continue // its journal went on, no more
+		}
+		old := t.nodes.before(t, k)
 		e := Event{Topic: TopicNode}
 		switch {
 		case now == nil && old == nil:
@@ -163,8 +186,6 @@ func (t *tx) nodeEvents(row *eventsRow) {
 		case now == nil:
 			e.Type = EventNodeDeregistration
 			now = old
-		case now.ModifyIndex != t.index:
-			continue // its journal went on, no more
 		default:
 			e.Type = nodeEvent(old, now)
 		}
@@ -187,10 +208,11 @@ func nodeEvent(old, now *nodeRow) string {
 }
 
 func (t *tx) deploymentEvents(row *eventsRow) {
-	for old, now := range changes(t, &t.deployments) {
+	for k, now := range changes(&t.deployments) {
 		if now == nil || now.ModifyIndex != t.index {
 			continue
 		}
+		old := t.deployments.before(t, k)
 		d := now.Deployment
 		row.add(256+256*len(d.TaskGroups), Event{
 			Topic: TopicDeployment, Type: deploymentEvent(old, now), Key: string(d.ID), Namespace: d.Namespace,
@@ -212,7 +234,7 @@ func deploymentEvent(old, now *deploymentRow) string {
 }
 
 func (t *tx) evalEvents(row *eventsRow) {
-	for _, e := range changes(t, &t.evals) {
+	for _, e := range changes(&t.evals) {
 		if e == nil || e.ModifyIndex != t.index {
 			continue
 		}
@@ -224,10 +246,11 @@ func (t *tx) evalEvents(row *eventsRow) {
 }
 
 func (t *tx) allocEvents(row *eventsRow) {
-	for old, now := range changes(t, &t.allocs) {
+	for k, now := range changes(&t.allocs) {
 		if now == nil || now.ModifyIndex != t.index {
 			continue
 		}
+		old := t.allocs.before(t, k)
 		a := now.Alloc
 		a.Job = nil
 		e := Event{

@@ -25,6 +25,7 @@ func (t *tx) jobRegister(c JobRegister) Result {
 		return Result{Err: fleet.AsError(err)}
 	}
 	hash := SpecHash(spec)
+	t.specBytes = map[string]int{hash: len(spec)}
 	if row == nil || row.job.Stop || row.job.SpecHash != hash {
 		row = t.jobVersion(c, row, hash)
 		t.jobs.put(k, row)

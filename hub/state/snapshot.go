@@ -206,14 +206,16 @@ type recordWriter struct {
 	w       *bufio.Writer
 	sum     hash.Hash32
 	records uint64
-	err     error // the first
+	body    []byte // of the record that is being written
+	err     error  // the first
 }
 
 func (o *recordWriter) put(kind byte, v any) {
 	if o.err != nil {
 		return
 	}
-	body := encode(v)
+	o.body = appendValue(o.body[:0], v)
+	body := o.body
 	if len(body) > maxRecord {
 		o.err = fmt.Errorf("a record of type %d has %d bytes", kind, len(body))
 		return

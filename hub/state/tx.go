@@ -36,6 +36,8 @@ type tx struct {
 	happened     working[eventsRow]
 	windows      working[windowRow]
 	scheduling   working[fleet.SchedulerConfiguration]
+
+	specBytes map[string]int // size of the specification that the entry registers, by its hash
 }
 
 func begin(db *memdb.MemDB, index fleet.Index) *tx {
