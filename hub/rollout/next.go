@@ -16,6 +16,9 @@ type Picture struct {
 	Seen fleet.Index
 	Now  time.Time
 
+	// Waits reports whether a group's placement waits for nodes, none of which that it
+	// may run on is within reach.
+	Waits    func(group string) bool
 	Versions func() []*fleet.Job   // the job's kept ones, newest first
 	Whole    func() []*fleet.Alloc // all of the job's allocations
 	NewEval  func() fleet.EvalID
@@ -173,7 +176,7 @@ func (p Picture) cutoff() time.Time {
 }
 
 // stuck reports whether a group whose time is over has something left to do within
-// reach: its deadline does not run for what is away.
+// reach: its deadline does not run for what is away, nor where all nodes are.
 func (p Picture) stuck() bool {
 	type progress struct{ healthy, away map[string]bool }
 	groups := map[string]progress{}
@@ -205,7 +208,7 @@ func (p Picture) stuck() bool {
 				n++
 			}
 		}
-		if n < s.DesiredTotal {
+		if n < s.DesiredTotal && !p.Waits(name) {
 			return true
 		}
 	}

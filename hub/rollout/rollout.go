@@ -148,6 +148,14 @@ func (w *Watcher) picture(d *fleet.Deployment, seen fleet.Index) Picture {
 	view := w.cfg.State.View()
 	p := Picture{Deployment: d, Seen: seen, Now: w.cfg.Now(), NewEval: func() fleet.EvalID { return fleet.EvalID(w.cfg.NewID()) }}
 	p.Job, _ = view.Job(d.Namespace, d.JobID)
+	p.Waits = func(group string) bool {
+		for e := range view.EvalsByJob(d.Namespace, d.JobID) {
+			if m := e.FailedTGAllocs[group]; !e.Terminal() && m != nil && m.NodesEvaluated == 0 {
+				return true
+			}
+		}
+		return false
+	}
 	p.Versions = func() []*fleet.Job { return view.JobVersions(d.Namespace, d.JobID) }
 	p.Whole = func() []*fleet.Alloc {
 		var all []*fleet.Alloc

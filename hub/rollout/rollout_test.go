@@ -296,6 +296,42 @@ func TestWatcher(t *testing.T) {
 			c.settle()
 			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
 		}},
+		{"nor has what no node within reach may run", func(c *cluster) {
+			d := c.register("shop", "1", deadline(time.Minute))
+			id := c.place(d, false)
+			c.lose(id)
+			blocked := fleet.Evaluation{
+				ID: fleet.EvalID(c.id("eval")), Namespace: "default", JobID: "shop", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalBlocked,
+				FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {}},
+			}
+			c.must(state.Evals{Evals: []fleet.Evaluation{blocked}, Now: c.now()})
+			time.Sleep(24 * time.Hour)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentRunning, "")
+			c.place(d, false)
+			done := blocked
+			done.Status = fleet.EvalComplete
+			c.must(state.Evals{Evals: []fleet.Evaluation{done}, Now: c.now()})
+			time.Sleep(59 * time.Second)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentRunning, "")
+			c.settle()
+			c.settle()
+			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+		}},
+		{"what is full has one", func(c *cluster) {
+			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
+				s.ProgressDeadline, s.DesiredTotal = time.Minute, 2
+			})
+			c.healthy(d, c.place(d, false))
+			c.must(state.Evals{Evals: []fleet.Evaluation{{
+				ID: fleet.EvalID(c.id("eval")), Namespace: "default", JobID: "shop", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalBlocked,
+				FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 1, NodesExhausted: 1}},
+			}}, Now: c.now()})
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
+		}},
 		{"paused", func(c *cluster) {
 			d := c.register("shop", "1", deadline(time.Minute))
 			c.place(d, false)
@@ -355,6 +391,14 @@ func (c *cluster) away(ids ...fleet.AllocID) {
 		gone = append(gone, b)
 	}
 	c.must(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: gone}}, Now: c.now()})
+}
+
+// lose has an allocation given up with its node.
+func (c *cluster) lose(id fleet.AllocID) {
+	a, _ := c.store.View().Alloc(id)
+	b := *a
+	b.DesiredStatus, b.ClientStatus = fleet.DesiredStop, fleet.ClientLost
+	c.must(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: {b}}}, Now: c.now()})
 }
 
 // However many deployments there are: a change wakes one watcher, which looks once

@@ -169,14 +169,15 @@ func tick(yes bool) int {
 }
 
 // joins counts an allocation that is new in a deployment. One that takes the place
-// of another of the same deployment is no progress.
+// of another of the same deployment, which failed, is no progress.
 func (t *tx) joins(s *fleet.DeploymentState, a *fleet.Alloc) {
 	s.PlacedAllocs++
 	if a.DeploymentStatus.IsCanary() {
 		s.PlacedCanaries = append(slices.Clip(s.PlacedCanaries), a.ID)
 	}
 	prev := t.alloc(a.PreviousAllocation)
-	again := prev != nil && prev.DeploymentID == a.DeploymentID && prev.ID != a.ID
+	again := prev != nil && prev.DeploymentID == a.DeploymentID && prev.ID != a.ID &&
+		(prev.ClientStatus == fleet.ClientFailed || prev.DeploymentStatus.IsUnhealthy())
 	if s.ProgressDeadline > 0 && (!again || s.RequireProgressBy.IsZero()) {
 		s.RequireProgressBy = time.Unix(0, a.ModifyTime).UTC().Add(s.ProgressDeadline)
 	}
