@@ -29,6 +29,8 @@ func (a *API) jobRoutes() {
 	a.mux.HandleFunc("GET /v1/job/{id}/summary", a.read(a.jobSummary))
 	a.mux.HandleFunc("GET /v1/job/{id}/versions", a.read(a.jobVersions))
 	a.put("/v1/job/{id}/plan", a.write(a.planJob))
+	a.put("/v1/job/{id}/revert", a.write(a.revertJob))
+	a.put("/v1/job/{id}/stable", a.write(a.markStable))
 }
 
 // JobStub is a job in a list.

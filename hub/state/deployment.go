@@ -82,21 +82,9 @@ func (t *tx) setDeployment(d *deploymentRow, u fleet.DeploymentUpdate, now int64
 
 // stabilize notes that a version of a job is one to go back to.
 func (t *tx) stabilize(d *fleet.Deployment) {
-	k := jobKeyOf(d.Namespace, d.JobID)
-	row := t.jobs.at(t, k)
-	if row == nil || row.job.CreateIndex != d.JobCreateIndex || slices.Contains(row.stable, d.JobVersion) {
-		return
+	if row := t.jobs.at(t, jobKeyOf(d.Namespace, d.JobID)); row != nil && row.job.CreateIndex == d.JobCreateIndex {
+		t.setStable(row, d.JobVersion, true)
 	}
-	next := *row
-	next.stable = append(slices.Clone(row.stable), d.JobVersion)
-	next.stable = keptStable(&next)
-	if row.job.Version == d.JobVersion {
-		job := *row.job
-		job.Stable, job.ModifyIndex = true, t.index
-		next.job = &job
-	}
-	t.jobs.put(k, &next)
-	t.bump(tableJobs)
 }
 
 // keptStable are a job's stable versions that are still kept, newest first.

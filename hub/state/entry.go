@@ -106,4 +106,5 @@ var commands = map[Kind]reflect.Type{
 	KindCollect:           reflect.TypeFor[Collect](),
 	KindPeriodicLaunch:    reflect.TypeFor[PeriodicLaunch](),
 	KindJobDispatch:       reflect.TypeFor[JobDispatch](),
+	KindJobStable:         reflect.TypeFor[JobStable](),
 }

@@ -75,6 +75,7 @@ func samples() []state.Command {
 		state.DeploymentPromote{DeploymentID: "d", Groups: []string{"web"}, Eval: &eval, Now: 16},
 		state.AllocHealth{DeploymentID: "d", Healthy: []fleet.AllocID{alloc.ID}, Unhealthy: []fleet.AllocID{"b"}, Update: ptr(failedUpdate()), Rollback: j, Eval: &eval, Now: 17},
 		state.DeploymentDelete{IDs: []fleet.DeploymentID{"d"}},
+		state.JobStable{Namespace: "default", ID: "shop", Version: 3, Stable: true, Now: 74},
 	}
 }
 

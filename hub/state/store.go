@@ -116,6 +116,8 @@ func (t *tx) apply(c Command) Result {
 		return t.periodicLaunch(c)
 	case JobDispatch:
 		return t.jobDispatch(c)
+	case JobStable:
+		return t.jobStable(c)
 	}
 	return t.applyCluster(c)
 }

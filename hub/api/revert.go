@@ -1,0 +1,101 @@
+package api
+
+import (
+	"net/http"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// revertRequest names the version that a job goes back to. With EnforcePriorVersion
+// the job has to be at that version now.
+type revertRequest struct {
+	JobID               fleet.JobID
+	JobVersion          uint64
+	EnforcePriorVersion *uint64
+}
+
+// revertJob registers an older version of a job again, as a new version.
+func (a *API) revertJob(r *http.Request) (any, fleet.Index, error) {
+	var req revertRequest
+	current, older, err := a.versionOf(r, &req, func() (fleet.JobID, uint64) { return req.JobID, req.JobVersion })
+	if err != nil {
+		return nil, 0, err
+	}
+	switch {
+	case req.EnforcePriorVersion != nil && *req.EnforcePriorVersion != current.Version:
+		return nil, 0, fleet.Errorf(fleet.CodeConflict, "revert job %q: it is at version %d, and not at %d",
+			current.ID, current.Version, *req.EnforcePriorVersion).WithHint("look at what has changed")
+	case older.Version == current.Version:
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revert job %q: version %d is the current one", current.ID, older.Version).
+			WithHint("name an older version, as job history lists them")
+	case older.Type != current.Type:
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revert job %q: version %d is of type %s, and not %s", current.ID, older.Version, older.Type, current.Type)
+	}
+	now := a.cfg.Now().UnixNano()
+	back := *older
+	back.SubmitTime = now
+	var eval *fleet.Evaluation
+	if back.Starts() {
+		eval = a.newEval(&back, fleet.TriggerJobRegister, now)
+	}
+	res, err := a.apply(r.Context(), state.JobRegister{
+		Job: &back, Eval: eval, EnforceIndex: true, CheckIndex: current.JobModifyIndex, Now: now,
+	})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return evalAnswer(res), res.Index, nil
+}
+
+// stableRequest says whether a version of a job is one to go back to.
+type stableRequest struct {
+	JobID      fleet.JobID
+	JobVersion uint64
+	Stable     bool
+}
+
+func (a *API) markStable(r *http.Request) (any, fleet.Index, error) {
+	var req stableRequest
+	job, _, err := a.versionOf(r, &req, func() (fleet.JobID, uint64) { return req.JobID, req.JobVersion })
+	if err != nil {
+		return nil, 0, err
+	}
+	res, err := a.apply(r.Context(), state.JobStable{
+		Namespace: job.Namespace, ID: job.ID, Version: req.JobVersion, Stable: req.Stable, Now: a.cfg.Now().UnixNano(),
+	})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return struct{ JobModifyIndex, Index fleet.Index }{res.Modify, res.Index}, res.Index, nil
+}
+
+// versionOf reads a request about one version of a job, which says which one that is
+// once it is read: the job as it is now, and that version of it.
+func (a *API) versionOf(r *http.Request, req any, which func() (fleet.JobID, uint64)) (current, version *fleet.Job, err error) {
+	q, err := parseQuery(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := body(r, req); err != nil {
+		return nil, nil, err
+	}
+	id, number := which()
+	if id != "" && id != jobID(r) {
+		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "read a version of job %q: the body names job %q", jobID(r), id)
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, nil, err
+	}
+	view := a.cfg.State.View()
+	if current, err = needJob(view, r, q); err != nil {
+		return nil, nil, err
+	}
+	for _, v := range view.JobVersions(current.Namespace, current.ID) {
+		if v.Version == number {
+			return current, v, nil
+		}
+	}
+	return nil, nil, fleet.Errorf(fleet.CodeNotFound, "version %d of job %q is not kept", number, current.ID).
+		WithHint("job history lists the versions that are")
+}
