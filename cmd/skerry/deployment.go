@@ -118,15 +118,12 @@ func writeProgress(out io.Writer, p api.Progress) error {
 		if s.DesiredCanaries > 0 && !s.Promoted {
 			desired += fmt.Sprintf(", %d canaries", s.DesiredCanaries)
 		}
-		var sum api.SiteProgress
-		sites := p.Groups[group]
+		sum, sites := p.Total(group), p.Groups[group]
 		for _, site := range slices.Sorted(maps.Keys(sites)) {
 			n := sites[site]
 			if len(sites) > 1 {
 				t.Add(group, site, n.Healthy, n.Running, n.Deferred, n.Failed, n.Waiting, "")
 			}
-			sum.Healthy, sum.Running, sum.Deferred = sum.Healthy+n.Healthy, sum.Running+n.Running, sum.Deferred+n.Deferred
-			sum.Failed, sum.Waiting = sum.Failed+n.Failed, sum.Waiting+n.Waiting
 		}
 		t.Add(group, "all", sum.Healthy, sum.Running, sum.Deferred, sum.Failed, sum.Waiting, desired)
 	}

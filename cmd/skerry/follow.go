@@ -21,8 +21,19 @@ const (
 	exitInterrupted = 130
 )
 
-// follow follows an evaluation and its job's allocations until all of them run.
+// follow follows an evaluation and its job's deployment until that is over or, where
+// there is none, its allocations until all of them run.
 func follow(ctx context.Context, hub *client.Client, out io.Writer, id fleet.EvalID) error {
+	f, err := decided(ctx, hub, id)
+	if err == nil && f.job != nil && !f.job.Stop {
+		var d *fleet.Deployment
+		if d, err = rolloutOf(ctx, hub, f.job); err == nil && d != nil {
+			return f.followRollout(ctx, hub, out, d.ID)
+		}
+	}
+	if err != nil {
+		return left(ctx, out, err)
+	}
 	return following(ctx, hub, out, id, func(f *followed) (bool, error) { return f.runs() })
 }
 
@@ -32,25 +43,15 @@ func followStop(ctx context.Context, hub *client.Client, out io.Writer, id fleet
 }
 
 func following(ctx context.Context, hub *client.Client, out io.Writer, id fleet.EvalID, done func(*followed) (bool, error)) error {
-	eval, err := awaitEval(ctx, hub, id)
+	f, err := decided(ctx, hub, id)
 	if err != nil {
-		return left(ctx, out, err)
-	}
-	if eval.Status != fleet.EvalComplete {
-		return fmt.Errorf("evaluation %s is %s: %s", fleet.Short(id), eval.Status, eval.StatusDescription)
-	}
-	f := &followed{eval: eval}
-	var job fleet.Job
-	if _, err := hub.Read(ctx, jobPath(eval.JobID, ""), nil, &job); err == nil {
-		f.job = &job
-	} else if fleet.CodeOf(err) != fleet.CodeNotFound { // not found: it was purged
 		return left(ctx, out, err)
 	}
 	screen := newScreen(out)
 	var index fleet.Index
 	for {
 		f.allocs = nil
-		if index, err = hub.ReadAfter(ctx, index, jobPath(eval.JobID, "/allocations"), nil, &f.allocs); err != nil {
+		if index, err = hub.ReadAfter(ctx, index, jobPath(f.eval.JobID, "/allocations"), nil, &f.allocs); err != nil {
 			return left(ctx, out, err)
 		}
 		screen.show(f.allocs)
@@ -61,6 +62,25 @@ func following(ctx context.Context, hub *client.Client, out io.Writer, id fleet.
 			return err
 		}
 	}
+}
+
+// decided waits until an evaluation has ended, and reads its job.
+func decided(ctx context.Context, hub *client.Client, id fleet.EvalID) (*followed, error) {
+	eval, err := awaitEval(ctx, hub, id)
+	if err != nil {
+		return nil, err
+	}
+	if eval.Status != fleet.EvalComplete {
+		return nil, fmt.Errorf("evaluation %s is %s: %s", fleet.Short(id), eval.Status, eval.StatusDescription)
+	}
+	f := &followed{eval: eval}
+	var job fleet.Job
+	if _, err := hub.Read(ctx, jobPath(eval.JobID, ""), nil, &job); err == nil {
+		f.job = &job
+	} else if fleet.CodeOf(err) != fleet.CodeNotFound { // not found: it was purged
+		return nil, err
+	}
+	return f, nil
 }
 
 // left turns an interrupt into a word of farewell.
@@ -152,8 +172,7 @@ func (f *followed) runs() (bool, error) {
 	case pending > 0 || len(why) == 0:
 		return false, nil
 	}
-	return false, &console.ExitError{Code: exitWaiting, Err: fmt.Errorf("job %q is registered, and not all of it runs:\n  %s",
-		f.job.ID, strings.Join(why, "\n  "))}
+	return false, f.waits(why...)
 }
 
 // missing says what keeps a group from being complete.

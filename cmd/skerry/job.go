@@ -18,7 +18,7 @@ import (
 
 func jobCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "job", Short: "Run, plan, show and stop jobs"}
-	c.AddCommand(jobRun(o), jobPlan(o), jobValidate(o), jobStatus(o), jobStop(o), jobInspect(o), jobHistory(o))
+	c.AddCommand(jobRun(o), jobPlan(o), jobValidate(o), jobStatus(o), jobStop(o), jobInspect(o), jobHistory(o), jobRevert(o))
 	return c
 }
 
@@ -39,8 +39,9 @@ func jobRun(o *operator) *cobra.Command {
 	var checkIndex uint64
 	c := &cobra.Command{
 		Use: "run FILE", Short: "Register a job, and follow it until it runs", Args: cobra.ExactArgs(1),
-		Long: "Register the job of a file (- is the standard input), and follow its evaluation and its\n" +
-			"allocations until they run. It exits with 2 where the job is registered and not all of it can run now.",
+		Long: "Register the job of a file (- is the standard input), and follow its evaluation and then its\n" +
+			"deployment until that is over, or its allocations until they run. It exits with 2 where the job is\n" +
+			"registered and not all of it can run now: for want of capacity, of a promotion, or of edges that are away.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file.readOnly = output
 			job, err := file.parse(cmd, args[0])
@@ -205,6 +206,9 @@ func jobHistory(o *operator) *cobra.Command {
 				state := ""
 				if v.Stop {
 					state = ", stopped"
+				}
+				if v.Stable {
+					state += ", stable"
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "Version %d, %s%s\n", v.Version, console.Nano(v.SubmitTime).Format("2006-01-02 15:04:05"), state)
 				if i < len(answer.Diffs) {

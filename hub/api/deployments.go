@@ -86,6 +86,20 @@ type Progress struct {
 // deferred. Waiting are those of older versions that are within reach.
 type SiteProgress struct{ Healthy, Running, Deferred, Failed, Waiting int }
 
+// Plus adds what is at another site.
+func (s SiteProgress) Plus(o SiteProgress) SiteProgress {
+	return SiteProgress{s.Healthy + o.Healthy, s.Running + o.Running, s.Deferred + o.Deferred, s.Failed + o.Failed, s.Waiting + o.Waiting}
+}
+
+// Total adds up a group's sites.
+func (p Progress) Total(group string) SiteProgress {
+	var sum SiteProgress
+	for _, n := range p.Groups[group] {
+		sum = sum.Plus(n)
+	}
+	return sum
+}
+
 func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
 	d, err := needDeployment(v, r)
 	if err != nil {
@@ -107,7 +121,7 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 		s.count(al, d)
 		p.Groups[al.TaskGroup][site] = s
 	}
-	return p, v.TableIndex("allocs"), nil
+	return p, max(v.TableIndex("allocs"), v.TableIndex("deployments")), nil
 }
 
 func (s *SiteProgress) count(al *fleet.Alloc, d *fleet.Deployment) {

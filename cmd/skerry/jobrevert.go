@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+func jobRevert(o *operator) *cobra.Command {
+	var detach bool
+	var prior uint64
+	c := &cobra.Command{
+		Use: "revert ID VERSION", Short: "Go back to an older version of a job", Args: cobra.ExactArgs(2),
+		Long: "Register an older version of a job again, as its newest, and follow it as job run does. Job history\n" +
+			"lists the versions that are kept.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			version, err := strconv.ParseUint(args[1], 10, 64)
+			if err != nil {
+				return &console.ExitError{Code: 1, Err: fmt.Errorf("revert job %q: %q is no version: a number, as job history lists them", args[0], args[1])}
+			}
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			stub, err := hub.FindJob(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			req := struct {
+				JobID               fleet.JobID
+				JobVersion          uint64
+				EnforcePriorVersion *uint64 `json:",omitempty"`
+			}{JobID: stub.ID, JobVersion: version}
+			if cmd.Flags().Changed("check-version") {
+				req.EnforcePriorVersion = &prior
+			}
+			var answer api.EvalAnswer
+			if err := hub.Write(cmd.Context(), http.MethodPut, jobPath(stub.ID, "/revert"), req, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "Job %q goes back to what version %d was\n", stub.ID, version)
+			if detach || answer.EvalID == "" {
+				return nil
+			}
+			return follow(cmd.Context(), hub, cmd.OutOrStdout(), answer.EvalID)
+		},
+	}
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the version is registered")
+	c.Flags().Uint64Var(&prior, "check-version", 0, "only where the job is at this version now")
+	return c
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// rolloutOf returns the deployment that goes on for a job's newest version; nil: none
+// does.
+func rolloutOf(ctx context.Context, hub *client.Client, job *fleet.Job) (*fleet.Deployment, error) {
+	var d *fleet.Deployment
+	if _, err := hub.Read(ctx, jobPath(job.ID, "/deployment"), nil, &d); err != nil {
+		return nil, err
+	}
+	if !d.Active() || d.JobVersion != job.Version {
+		return nil, nil
+	}
+	return d, nil
+}
+
+// followRollout follows a deployment until it is over, or until only a person, more
+// capacity or the return of an edge gets it on.
+func (f *followed) followRollout(ctx context.Context, hub *client.Client, out io.Writer, id fleet.DeploymentID) error {
+	screen := newScreen(out)
+	var index fleet.Index
+	last := ""
+	for {
+		var p api.Progress
+		var err error
+		if index, err = hub.ReadAfter(ctx, index, "/v1/deployment/progress/"+string(id), nil, &p); err != nil {
+			return left(ctx, out, err)
+		}
+		f.allocs = nil
+		if _, err := hub.Read(ctx, jobPath(f.job.ID, "/allocations"), nil, &f.allocs); err != nil {
+			return left(ctx, out, err)
+		}
+		if screen.columns == 0 {
+			screen.changes(f.allocs)
+		}
+		if now := fmt.Sprint(p.Deployment.Status, p.Groups); now != last {
+			last = now
+			screen.progress(p)
+		}
+		if over, err := f.rolled(p); over {
+			if err == nil {
+				screen.finish(f.summary())
+			}
+			return err
+		}
+	}
+}
+
+// rolled reports whether a deployment is to be followed no longer, and as an error why
+// it is not where it should be.
+func (f *followed) rolled(p api.Progress) (bool, error) {
+	d := p.Deployment
+	switch d.Status {
+	case fleet.DeploymentSuccessful:
+		return true, nil
+	case fleet.DeploymentRunning:
+	case fleet.DeploymentPaused:
+		return true, f.waits(fmt.Sprintf("deployment %s is paused: skerry deployment resume %[1]s", fleet.Short(d.ID)))
+	default:
+		lines := append([]string{fmt.Sprintf("deployment %s of job %q is %s: %s", fleet.Short(d.ID), d.JobID, d.Status, d.StatusDescription)}, f.failures()...)
+		return true, errors.New(strings.Join(lines, "\n  "))
+	}
+	var sum api.SiteProgress
+	for _, group := range d.Groups() {
+		sum = sum.Plus(p.Total(group))
+	}
+	switch {
+	case sum.Running > 0:
+		return false, nil
+	case sum.Failed > 0 || len(f.eval.FailedTGAllocs) > 0 && sum.Waiting == 0:
+		var why []string
+		for _, g := range f.job.TaskGroups {
+			why = append(why, f.missing(g, f.tally(g.Name))...)
+		}
+		return len(why) > 0, f.waits(why...)
+	case promotable(p):
+		return true, f.waits(fmt.Sprintf("its canaries are healthy, and wait for somebody: skerry deployment promote %s", fleet.Short(d.ID)))
+	case sum.Waiting == 0 && sum.Deferred > 0 && sum.Healthy > 0 && waitsForAll(d):
+		return true, f.waits(fmt.Sprintf("deployment %s waits for %d on nodes that are away", fleet.Short(d.ID), sum.Deferred))
+	}
+	return false, nil
+}
+
+// waits is the end of following a job of which not all runs, for these reasons.
+func (f *followed) waits(why ...string) error {
+	return &console.ExitError{Code: exitWaiting, Err: fmt.Errorf("job %q is registered, and not all of it runs:\n  %s",
+		f.job.ID, strings.Join(why, "\n  "))}
+}
+
+// failures says what failed of the job's version.
+func (f *followed) failures() []string {
+	var why []string
+	for _, a := range f.allocs {
+		if a.JobVersion == f.job.Version && a.ClientStatus == fleet.ClientFailed {
+			why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", fleet.Short(a.ID), a.NodeName, failure(a)))
+		}
+	}
+	return why
+}
+
+// promotable reports whether a deployment has all the canaries that it wants, and does
+// not go on by itself.
+func promotable(p api.Progress) bool {
+	d := p.Deployment
+	if !d.RequiresPromotion() || d.AutoPromotes() {
+		return false
+	}
+	for _, group := range d.Groups() {
+		if s := d.TaskGroups[group]; !s.Promoted && p.Total(group).Healthy < s.DesiredCanaries {
+			return false
+		}
+	}
+	return true
+}
+
+// waitsForAll reports whether a deployment waits for edges that are away.
+func waitsForAll(d *fleet.Deployment) bool {
+	for _, s := range d.TaskGroups {
+		if s.WaitFor != "" && s.WaitFor != fleet.WaitForReachable {
+			return true
+		}
+	}
+	return false
+}
+
+// progress shows how far a deployment is: as a table on a terminal, else as a line.
+func (s *screen) progress(p api.Progress) {
+	if s.columns > 0 {
+		var text strings.Builder
+		if err := writeProgress(&text, p); err == nil { // a strings.Builder takes everything
+			s.redraw(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"))
+		}
+		return
+	}
+	for _, group := range p.Deployment.Groups() {
+		n := p.Total(group)
+		fmt.Fprintf(s.out, "%s  deployment %s is %s: group %q has %d healthy of %d, %d running, %d failed, %d deferred, %d of older versions\n",
+			time.Now().Format(time.TimeOnly), fleet.Short(p.Deployment.ID), p.Deployment.Status, group,
+			n.Healthy, p.Deployment.TaskGroups[group].DesiredTotal, n.Running, n.Failed, n.Deferred, n.Waiting)
+	}
+}
