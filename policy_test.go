@@ -26,16 +26,17 @@ syncproto               < fleet
 drivers                 < fleet
 devices                 < fleet
 
+hub/pace                <
 hub/state               < fleet syncproto
 hub/broker              < fleet hub/state
 hub/planner             < fleet hub/state
-hub/rollout             < fleet hub/state
-hub/scheduler           < fleet reconcile hub/state
+hub/rollout             < fleet hub/pace hub/state
+hub/scheduler           < fleet reconcile hub/pace hub/state
 hub/consensus           < fleet syncproto hub/state
-hub/drainer             < fleet hub/state
+hub/drainer             < fleet hub/pace hub/state
 hub/collector           < fleet hub/state
-hub/periodic            < fleet hub/state
-hub/gateway             < fleet syncproto hub/state
+hub/periodic            < fleet hub/pace hub/state
+hub/gateway             < fleet syncproto hub/pace hub/state
 hub/liveness            < fleet syncproto hub/state
 hub/members             < fleet
 hub/peers               < fleet syncproto

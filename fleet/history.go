@@ -23,8 +23,13 @@ type HistoryEntry struct {
 	Event   string `json:",omitempty"` // "placed", "unknown", "reconnected", "lost", "stop", "node disconnected", …
 	Message string `json:",omitempty"`
 	Time    time.Time
-	Offline bool // happened while the link was gone
+	Gone    uint64 `json:",omitempty"` // of EventGap: how many rows; 0: an older release did not say
+	Offline bool   // happened while the link was gone
 }
+
+// EventGap is in a node's record where rows are gone from its edge's journal that the
+// cluster had not taken.
+const EventGap = "gap"
 
 // Events of the hub that begin and end a partition in an allocation's record.
 const (

@@ -110,10 +110,7 @@ func (h *Hub) apply(ctx context.Context, c state.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
 	defer cancel()
 	res, err := h.node.Apply(ctx, c)
-	if err == nil && res.Err != nil {
-		err = res.Err
-	}
-	return err
+	return res.Failure(err)
 }
 
 // final reports whether asking again cannot help.

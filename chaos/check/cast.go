@@ -77,16 +77,19 @@ func (c *cast) plan(e *Effects, now time.Duration) {
 	}
 }
 
-func (c *cast) hub(h *Hub, now time.Duration) {
+// hub takes what a hub shows. One that lags behind the newest entry that is told may
+// still have an older picture.
+func (c *cast) hub(h *Hub, told fleet.Index, now time.Duration) {
 	for i := range h.Nodes {
 		c.edge(h.Nodes[i].ID, h.Nodes[i].Name)
 	}
 	for i := range h.Allocs {
-		// A hub that lags may still have an older picture.
-		if known := c.allocs[h.Allocs[i].ID]; known == nil || known.stale || known.alloc.ModifyIndex <= h.Allocs[i].ModifyIndex {
-			c.alloc(&h.Allocs[i], now)
-		} else {
+		known := c.allocs[h.Allocs[i].ID]
+		switch {
+		case known != nil && !known.stale && known.alloc.ModifyIndex > h.Allocs[i].ModifyIndex:
 			known.seen = now
+		case h.Index >= told:
+			c.alloc(&h.Allocs[i], now)
 		}
 	}
 }
@@ -131,11 +134,16 @@ func (c *cast) rows(batches []Batch) {
 
 // rewind has hubs' views count that are older than what was seen.
 func (c *cast) rewind() {
-	for _, f := range c.allocs {
-		f.stale = true
-	}
+	c.outdate()
 	for _, f := range c.jobs {
 		f.unsure = true
+	}
+}
+
+// outdate has all that is known of allocations wait for what tells of it anew.
+func (c *cast) outdate() {
+	for _, f := range c.allocs {
+		f.stale = true
 	}
 }
 

@@ -203,6 +203,20 @@ func TestExcused(t *testing.T) {
 			p.putBack(p.index)
 			p.open(p.e)
 		}},
+		{"hubs that were put back to snapshots of different ages", window, func(p *plant) {
+			older := p.hub("hub-2", false)
+			heal := p.away()
+			p.pass(40 * time.Second)
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.conclude(p.id, fleet.ClientLost)
+			lost := p.index
+			p.place(p.job, 0, p.other, p.id)
+			p.putBackApart(older, lost, p.index)
+			p.pass(5 * time.Second)
+			heal()
+			p.end(p.e, p.id)
+			p.send(p.e)
+		}},
 		{"journals that are looked at before hubs which were put back apply anything", nil, func(p *plant) {
 			for range 2 {
 				p.e.linked = false

@@ -84,7 +84,11 @@ func (t *tale) fault(kind string, effects []check.Effect, targets ...string) (en
 
 // putBack puts the hubs back to what they had applied up to an entry; started again they
 // apply all of it in a moment.
-func (t *tale) putBack(to fleet.Index) {
+func (t *tale) putBack(to fleet.Index) { t.putBackApart(nil, 0, to) }
+
+// putBackApart does so with a hub that shows an older picture first (nil: none does), before
+// the others apply what comes after an entry.
+func (t *tale) putBackApart(shown *check.Hub, after, to fleet.Index) {
 	end := t.fault("restore", []check.Effect{check.Rewinds, check.Halts})
 	replay := slices.Clone(t.all)
 	for _, h := range t.hubs {
@@ -94,9 +98,12 @@ func (t *tale) putBack(to fleet.Index) {
 	for _, e := range t.edges {
 		t.see(check.Observation{Edge: e.look(t.at)})
 	}
+	if shown != nil {
+		t.see(check.Observation{Hub: shown})
+	}
 	last := map[string]fleet.Index{}
 	for _, o := range replay {
-		if o.Applied != nil && o.Applied.Index <= to && o.Applied.Index > last[o.Applied.Hub] {
+		if o.Applied != nil && o.Applied.Index > after && o.Applied.Index <= to && o.Applied.Index > last[o.Applied.Hub] {
 			last[o.Applied.Hub] = o.Applied.Index
 			t.see(check.Observation{Applied: o.Applied})
 		}

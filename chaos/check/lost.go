@@ -1,9 +1,6 @@
 package check
 
-import (
-	"fmt"
-	"skerry/fleet"
-)
+import "skerry/fleet"
 
 // happening tells a row from all others of its edge, also where it was given
 // another number since.
@@ -57,9 +54,9 @@ func lostAloud(h Hub, e Edge) []Violation {
 	}
 	spoken, uncounted := uint64(0), false
 	for _, entry := range h.NodeHistory[e.NodeID] {
-		var gone uint64
-		if n, _ := fmt.Sscanf(entry.Message, "%d rows before", &gone); n == 1 && entry.Event == "gap" {
-			spoken += gone
+		if entry.Event == fleet.EventGap {
+			spoken += entry.Gone
+			uncounted = uncounted || entry.Gone == 0
 		}
 		if t := entry.Transition; t != nil && t.Kind == fleet.TransitionGap && t.Message != "" {
 			spoken += t.Dropped

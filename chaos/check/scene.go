@@ -63,7 +63,7 @@ func (s *scene) learn(o *Observation) {
 		s.entry(o)
 	case o.Hub != nil:
 		s.weather.hubs[o.Hub.Name] = true
-		s.fleet.hub(o.Hub, s.now)
+		s.fleet.hub(o.Hub, s.told, s.now)
 	case o.Edge != nil && o.Edge.NodeID != "":
 		s.fleet.edge(o.Edge.NodeID, o.Edge.Name)
 	case o.Process != nil:
@@ -85,6 +85,9 @@ func (s *scene) entry(o *Observation) {
 		told.Effects = nil
 		o.Applied = &told
 		return
+	}
+	if s.told == 0 { // hubs that were put back show what they have before it, each of another age
+		s.fleet.outdate()
 	}
 	s.told, s.entries = o.Applied.Index, true
 	s.decided = s.log.first(o.Applied, s.now)

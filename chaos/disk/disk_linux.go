@@ -37,6 +37,8 @@ type Disk struct {
 
 	mu     sync.Mutex
 	frozen bool
+
+	power sync.Mutex // held while the power is cut, and by Stutter while it has the disk stand still
 }
 
 // Make makes an image file of so many bytes (it takes only what is written), and
@@ -124,6 +126,8 @@ func syncDir(dir string) error {
 // the next boot finds it. It checks that the disk forgot what it had to forget,
 // and nothing else.
 func (d *Disk) PowerCut(kill func() error) error {
+	d.power.Lock()
+	defer d.power.Unlock()
 	if err := d.Thaw(); err != nil {
 		return err
 	}
@@ -306,17 +310,24 @@ func (d *Disk) Thaw() error {
 // the disk frozen.
 func (d *Disk) Stutter(ctx context.Context, frozen, thawed time.Duration) (times int, err error) {
 	for ctx.Err() == nil {
-		if err := d.Freeze(); err != nil {
+		if err := d.stall(ctx, frozen); err != nil {
 			return times, err
 		}
 		times++
-		pause(ctx, frozen)
-		if err := d.Thaw(); err != nil {
-			return times, err
-		}
 		pause(ctx, thawed)
 	}
 	return times, nil
+}
+
+// stall freezes the disk for a while. A power cut comes before or after it.
+func (d *Disk) stall(ctx context.Context, frozen time.Duration) error {
+	d.power.Lock()
+	defer d.power.Unlock()
+	if err := d.Freeze(); err != nil {
+		return err
+	}
+	pause(ctx, frozen)
+	return d.Thaw()
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -167,3 +167,27 @@ func TestStutterStallsWrites(t *testing.T) {
 		t.Errorf("it froze %d times: %v", times, err)
 	}
 }
+
+// TestPowerIsCutOnADiskThatStutters cuts the power again and again meanwhile.
+func TestPowerIsCutOnADiskThatStutters(t *testing.T) {
+	d, _, ok := mustDisk(t)
+	if !ok {
+		return
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	stuttered := make(chan error, 1)
+	go func() {
+		_, err := d.Stutter(ctx, 20*time.Millisecond, time.Millisecond)
+		stuttered <- err
+	}()
+	for range 3 {
+		if err := d.PowerCut(func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	if err := <-stuttered; err != nil {
+		t.Error(err)
+	}
+}

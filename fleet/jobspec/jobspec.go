@@ -40,6 +40,8 @@ type Options struct {
 	Drivers []string
 	// ForRegistration refuses too what nothing acts on yet.
 	ForRegistration bool
+	// Now is behind what launches and windows of updates must have a time. Zero: the clock.
+	Now time.Time
 }
 
 // File is a file's name and content.
@@ -94,8 +96,11 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 	if len(p.diags) > 0 && tree == nil {
 		return nil, p.failure()
 	}
+	if opts.Now.IsZero() {
+		opts.Now = time.Now()
+	}
 	job, problems := fleet.JobFromTree(tree)
-	problems = append(append(problems, job.Validate()...), cron.Problems(job, time.Now())...)
+	problems = append(append(problems, job.Validate()...), cron.Problems(job, opts.Now)...)
 	if opts.ForRegistration {
 		problems = append(problems, job.Unsupported()...)
 	}

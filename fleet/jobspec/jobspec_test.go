@@ -329,6 +329,22 @@ func mustParse(tb testing.TB, src string, opts jobspec.Options) *fleet.Job {
 	return job
 }
 
+// TestNow has a job whose last launch is over.
+func TestNow(t *testing.T) {
+	src := `job "shop" {
+  type = "batch"
+  periodic { crons = ["0 0 1 1 * 2030"] }
+  group "web" {
+    task "serve" { driver = "raw_exec" }
+  }
+}`
+	before := time.Date(2029, 6, 1, 0, 0, 0, 0, time.UTC)
+	mustParse(t, src, jobspec.Options{Now: before})
+	if _, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{Now: before.AddDate(2, 0, 0)}); err == nil {
+		t.Error("a job that is never launched again was taken")
+	}
+}
+
 func ExampleParse() {
 	_, err := jobspec.Parse("shop.hcl", []byte(`job "shop" {
   group "web" {

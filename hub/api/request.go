@@ -118,13 +118,7 @@ func (a *API) write(f func(r *http.Request) (answer any, index fleet.Index, err 
 // apply commits a command; a refusal is an error.
 func (a *API) apply(ctx context.Context, c state.Command) (state.Result, error) {
 	res, err := a.cfg.Cluster.Apply(ctx, c)
-	if err != nil {
-		return res, err
-	}
-	if res.Err != nil {
-		return res, res.Err
-	}
-	return res, nil
+	return res, res.Failure(err)
 }
 
 // body decodes a request's JSON body into v.

@@ -130,8 +130,5 @@ func commit(ctx context.Context, apply Applier, cmd state.Collect) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := apply.Apply(ctx, cmd)
-	if err == nil && res.Err != nil {
-		err = res.Err
-	}
-	return err
+	return res.Failure(err)
 }

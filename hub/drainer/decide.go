@@ -108,17 +108,14 @@ func jobType(a *fleet.Alloc) string {
 func Next(v *state.View, now time.Time) (step state.DrainStep, again time.Time) {
 	r := round{view: v, now: now, groups: map[groupKey]bool{}}
 	r.step.Now = now.UnixNano()
+	nodes := slices.Collect(v.DrainingNodes())
 	draining := map[fleet.NodeID]bool{}
-	for n := range v.Nodes("") {
-		if n.DrainStrategy != nil {
-			draining[n.ID] = true
-		}
+	for _, n := range nodes {
+		draining[n.ID] = true
 	}
 	r.draining = func(id fleet.NodeID) bool { return draining[id] }
-	for n := range v.Nodes("") {
-		if n.DrainStrategy != nil {
-			r.node(n)
-		}
+	for _, n := range nodes {
+		r.node(n)
 	}
 	return r.step, r.again
 }

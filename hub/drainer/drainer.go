@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/pace"
 	"skerry/hub/state"
 )
 
@@ -74,7 +75,7 @@ func (d *Drainer) Lead(ctx context.Context) error {
 			if !d.commit(ctx, step) {
 				pause = retryAfter
 			}
-			rest(ctx, pause)
+			pace.Rest(ctx, pause)
 			continue
 		}
 		wait, cancel := ctx, context.CancelFunc(func() {})
@@ -84,7 +85,7 @@ func (d *Drainer) Lead(ctx context.Context) error {
 		changed := view.Changed(wait) == nil
 		cancel()
 		if changed {
-			rest(ctx, gatherFor) // what changes at once is looked at once
+			pace.Rest(ctx, gatherFor) // what changes at once is looked at once
 		}
 	}
 	return nil
@@ -95,23 +96,10 @@ func (d *Drainer) commit(ctx context.Context, step state.DrainStep) bool {
 	defer cancel()
 	step.EvalSeed = fleet.NewUUID(nil)
 	res, err := d.cfg.Apply.Apply(ctx, step)
-	if err == nil && res.Err != nil {
-		err = res.Err
-	}
-	if err != nil {
+	if err = res.Failure(err); err != nil {
 		d.cfg.Log.Warn("drain does not get on", "error", err)
 		return false
 	}
 	d.cfg.Log.Info("nodes drained", "migrate", len(step.Migrate), "done", len(step.Done))
 	return true
-}
-
-// rest waits, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/pace"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -137,10 +138,7 @@ func (s *session) record(ctx context.Context, node *fleet.Node, code fleet.Code,
 		},
 		Rows: rows,
 	})
-	if err == nil && res.Err != nil {
-		err = res.Err
-	}
-	if err != nil {
+	if err = res.Failure(err); err != nil {
 		s.log.Warn("fenced session not recorded", "code", code, "error", err)
 	}
 }
@@ -175,7 +173,7 @@ func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 	for {
 		if s.unasked {
 			if !s.gw.cfg.Led() {
-				if !pause(ctx, commitAgain) {
+				if !pace.Rest(ctx, commitAgain) {
 					return nil
 				}
 				continue
@@ -196,7 +194,7 @@ func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 		}
 		s.log.Info("session not committed, trying again", "error", err)
 		s.unasked = true // what was found out is old by now
-		if !pause(ctx, commitAgain) {
+		if !pace.Rest(ctx, commitAgain) {
 			return nil
 		}
 	}
@@ -332,16 +330,4 @@ func (s *session) hubsIfChanged() []string {
 	}
 	s.hubs = now
 	return now
-}
-
-// pause waits, and reports whether ctx lets it go on.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -210,9 +210,7 @@ func (f *folder) commit(ctx context.Context, batch []submission) {
 		f.log.Warn("updates not committed, trying again", "batches", len(batch), "error", err)
 		return
 	}
-	if err == nil && res.Err != nil {
-		err = res.Err
-	}
+	err = res.Failure(err)
 	for i := range batch {
 		if err != nil {
 			batch[i].answer(state.BatchResult{}, err)

@@ -215,10 +215,7 @@ func (s *session) note(ctx context.Context, cmd state.NodeResync) (noted bool) {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := s.gw.cfg.Apply.Apply(ctx, cmd)
-	if err == nil && res.Err != nil {
-		err = res.Err
-	}
-	if err != nil {
+	if err = res.Failure(err); err != nil {
 		s.log.Warn("node's state not noted", "reason", cmd.Reason, "error", err)
 	}
 	return err == nil

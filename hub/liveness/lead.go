@@ -173,10 +173,7 @@ func (l *Liveness) commit(ctx context.Context, missed []state.NodeMissed) bool {
 		Now:      time.Now().UnixNano(),
 	})
 	l.awake = time.Now() // it may take long, and beats are heard meanwhile
-	if err == nil && res.Err != nil {
-		err = res.Err
-	}
-	if err != nil {
+	if err = res.Failure(err); err != nil {
 		l.cfg.Log.Warn("missed deadlines not committed", "nodes", len(missed), "error", err)
 		return false
 	}

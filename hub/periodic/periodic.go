@@ -15,6 +15,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/cron"
+	"skerry/hub/pace"
 	"skerry/hub/state"
 )
 
@@ -78,7 +79,7 @@ func (l *Launcher) Lead(ctx context.Context) error {
 			}
 		}
 		if len(due) > 0 {
-			rest(ctx, wait)
+			pace.Rest(ctx, wait)
 			continue
 		}
 		sleep := longest
@@ -89,7 +90,7 @@ func (l *Launcher) Lead(ctx context.Context) error {
 		changed := view.Changed(woken) == nil
 		cancel()
 		if changed {
-			rest(ctx, gatherFor)
+			pace.Rest(ctx, gatherFor)
 		}
 	}
 	return nil
@@ -107,8 +108,8 @@ type Launch struct {
 // Due lists the jobs whose time has come, by namespace and id, and when the next
 // one's comes (zero: never).
 func Due(v *state.View, now time.Time) (due []Launch, again time.Time) {
-	for j := range v.Jobs("*", "") {
-		if j.Stop || !j.IsPeriodic() || !j.Periodic.Enabled || j.IsParameterized() {
+	for j := range v.PeriodicJobs() {
+		if j.Stop || !j.Periodic.Enabled || j.IsParameterized() {
 			continue
 		}
 		at, err := cron.Next(*j.Periodic, since(v, j))
@@ -146,9 +147,7 @@ func (l *Launcher) launch(ctx context.Context, d Launch) bool {
 		Namespace: d.Job.Namespace, ID: d.Job.ID, JobModifyIndex: d.Job.JobModifyIndex, Launched: d.Upto.UnixNano(),
 		Child: child, Eval: eval, Now: l.cfg.Now().UnixNano(),
 	})
-	if err == nil && res.Err != nil {
-		err = res.Err
-	}
+	err = res.Failure(err)
 	switch {
 	case err != nil:
 		l.cfg.Log.Warn("periodic job not launched", "job", d.Job.ID, "time", d.Time, "error", err)
@@ -167,15 +166,5 @@ func Child(j *fleet.Job, at, now time.Time, evalID string) (*fleet.Job, *fleet.E
 	return child, &fleet.Evaluation{
 		ID: fleet.EvalID(evalID), Namespace: child.Namespace, Priority: child.Priority, Type: child.Type,
 		TriggeredBy: fleet.TriggerPeriodicJob, JobID: child.ID, Status: fleet.EvalPending,
-	}
-}
-
-// rest waits, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

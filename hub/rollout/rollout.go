@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/pace"
 	"skerry/hub/state"
 )
 
@@ -134,12 +135,12 @@ func (w *Watcher) follow(ctx context.Context, id fleet.DeploymentID) {
 			if w.commit(ctx, log, step) {
 				seen = max(seen, step.Seen)
 			} else {
-				rest(ctx, retryAfter)
+				pace.Rest(ctx, retryAfter)
 			}
 			continue
 		}
 		w.wait(ctx, view, step.Until)
-		rest(ctx, w.cfg.Gather)
+		pace.Rest(ctx, w.cfg.Gather)
 	}
 }
 
@@ -192,10 +193,7 @@ func (w *Watcher) commit(ctx context.Context, log *slog.Logger, step Step) bool 
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := w.cfg.Apply.Apply(ctx, step.Command)
-	if err == nil && res.Err != nil {
-		err = res.Err
-	}
-	if err != nil {
+	if err := res.Failure(err); err != nil {
 		log.Warn("deployment does not get on", "step", step.Why, "err", err)
 		return false
 	}
@@ -212,18 +210,5 @@ func (w *Watcher) wait(ctx context.Context, view *state.View, until time.Time) {
 	}
 	if err := view.Changed(ctx); err != nil && ctx.Err() == nil {
 		w.cfg.Log.Warn("deployment is not watched", "err", err)
-	}
-}
-
-// rest waits for d or the end of ctx.
-func rest(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/pace"
 )
 
 const (
@@ -51,7 +52,7 @@ func (w *worker) run(ctx context.Context) {
 		}
 		// Without a leader there is nothing to do but to ask again.
 		w.log.Debug("worker rests", "err", err, "failures", failures)
-		rest(ctx, pause(failures))
+		pace.Rest(ctx, pause(failures))
 		failures++
 	}
 }
@@ -101,7 +102,7 @@ func (w *worker) holdOff(ctx context.Context, index fleet.Index) {
 	defer cancel()
 	if err := w.cfg.State.WaitIndex(ctx, index); err != nil && ctx.Err() == nil {
 		w.log.Warn("wait for the state", "err", err)
-		rest(ctx, w.cfg.HoldOff)
+		pace.Rest(ctx, w.cfg.HoldOff)
 	}
 }
 
@@ -162,14 +163,4 @@ func pause(failures int) time.Duration {
 		d = min(most, first<<failures)
 	}
 	return d/2 + rand.N(d/2)
-}
-
-// rest waits, or until ctx is done.
-func rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -111,7 +111,7 @@ func (t *tx) allocStop(c AllocStop) Result {
 }
 
 func (t *tx) allocMark(a *allocRow, event, message string, now int64) historyEntry {
-	return historyEntry{index: t.index, vital: true, mark: &mark{event, message, a.NodeID, now}}
+	return historyEntry{index: t.index, vital: true, mark: &mark{Event: event, Message: message, Node: a.NodeID, Time: now}}
 }
 
 // Alloc returns an allocation.

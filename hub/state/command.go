@@ -327,6 +327,15 @@ type Result struct {
 	Created fleet.Index `cbor:"22,keyasint,omitempty"`
 }
 
+// Failure is why a command did nothing: err, if that kept it from being applied, or
+// else that it was refused. It is nil where neither is so.
+func (r Result) Failure(err error) error {
+	if err == nil && r.Err != nil {
+		return r.Err
+	}
+	return err
+}
+
 // SessionResult answers SessionOpen.
 type SessionResult struct {
 	Epoch   fleet.Epoch      `cbor:"1,keyasint"`

@@ -37,7 +37,8 @@ type mark struct {
 	Event   string
 	Message string
 	Node    fleet.NodeID
-	Time    int64 // UnixNano
+	Time    int64  // UnixNano
+	Gone    uint64 // of a gap: how many rows
 }
 
 func (e *historyEntry) size() int {
@@ -74,6 +75,7 @@ func (h *history) list(alloc fleet.AllocID, node fleet.NodeID) []fleet.HistoryEn
 		if e.mark != nil {
 			entry.Side, entry.Event, entry.Message = fleet.SideHub, e.mark.Event, e.mark.Message
 			entry.NodeID, entry.Time = e.mark.Node, time.Unix(0, e.mark.Time).UTC()
+			entry.Gone = e.mark.Gone
 		} else {
 			entry.Side = fleet.SideEdge
 			if tr, err := syncproto.DecodeRow(e.row); err == nil {
@@ -90,14 +92,14 @@ func (h *history) list(alloc fleet.AllocID, node fleet.NodeID) []fleet.HistoryEn
 
 // nodeMark notes something in a node's record.
 func (t *tx) nodeMark(n *nodeRow, event, message string, now int64) {
-	n.history.add(historyEntry{index: t.index, vital: true, mark: &mark{event, message, n.ID, now}})
+	n.history.add(historyEntry{index: t.index, vital: true, mark: &mark{Event: event, Message: message, Node: n.ID, Time: now}})
 }
 
 // markAllocs notes something in the record of each allocation that may be alive
 // on a node: also where it was given up for lost, until its edge says that it ended.
 // It does not change the allocations otherwise.
 func (t *tx) markAllocs(n *nodeRow, event, message string, now int64) {
-	m := &mark{event, message, n.ID, now}
+	m := &mark{Event: event, Message: message, Node: n.ID, Time: now}
 	for _, id := range t.allocsOn(n.ID) {
 		a := t.alloc(id)
 		if given := a.ClientStatus == fleet.ClientLost && !a.EndedOnEdge(); given || !a.ClientTerminal() {

@@ -233,6 +233,18 @@ func (v *View) Jobs(ns, prefix string) iter.Seq[*fleet.Job] {
 	}
 }
 
+// PeriodicJobs lists the periodic jobs of all namespaces, and watches them alone.
+func (v *View) PeriodicJobs() iter.Seq[*fleet.Job] {
+	rows := narrow[jobRow](v, tableJobs, indexPeriodic, nil)
+	return func(yield func(*fleet.Job) bool) {
+		for r := range rows {
+			if !yield(r.job) {
+				return
+			}
+		}
+	}
+}
+
 // within is the prefix of keys of namespace and id; "*" is every namespace.
 func within(ns, prefix string) []byte {
 	if ns == "*" {

@@ -280,6 +280,18 @@ func (v *View) Nodes(prefix string) iter.Seq[*fleet.Node] {
 	}
 }
 
+// DrainingNodes lists the nodes that are being drained, and watches them alone.
+func (v *View) DrainingNodes() iter.Seq[*fleet.Node] {
+	rows := narrow[nodeRow](v, tableNodes, indexDraining, nil)
+	return func(yield func(*fleet.Node) bool) {
+		for r := range rows {
+			if !yield(&r.Node) {
+				return
+			}
+		}
+	}
+}
+
 // Fenced lists what refused sessions of a node's identity said, oldest first.
 func (v *View) Fenced(id fleet.NodeID) []FencedRows {
 	row, ok := one[nodeRow](v, tableNodes, key(string(id)))

@@ -37,6 +37,9 @@ const (
 	indexJob     = "job"
 	indexChanged = "changed"
 	indexCreated = "created"
+
+	indexDraining = "draining"
+	indexPeriodic = "periodic"
 )
 
 // metaApplied is the row of tableMeta that every entry writes; the others are
@@ -116,6 +119,10 @@ func key(parts ...string) []byte {
 
 func jobKeyOf(ns string, id fleet.JobID) []byte { return key(ns, string(id)) }
 
+func jobRowKey(r *jobRow) []byte { return jobKeyOf(r.job.Namespace, r.job.ID) }
+
+func nodeRowKey(r *nodeRow) []byte { return key(string(r.ID)) }
+
 func bodyKey(j *fleet.Job) []byte {
 	b := key(j.SpecHash, j.Namespace, string(j.ID))
 	b = binary.BigEndian.AppendUint64(b, j.Version)
@@ -157,6 +164,24 @@ func (f indexer[R]) FromArgs(args ...any) ([]byte, error) {
 
 func (f indexer[R]) PrefixFromArgs(args ...any) ([]byte, error) { return f.FromArgs(args...) }
 
+// part is an index of those rows of a table of which belongs says so. Who lists it
+// wakes for them alone.
+type part[R any] struct {
+	indexer[R]
+	belongs func(*R) bool
+}
+
+func (p part[R]) FromObject(obj any) (bool, []byte, error) {
+	if r, ok := obj.(*R); ok && !p.belongs(r) {
+		return false, nil, nil // a key would keep the row where it was when it belonged
+	}
+	return p.indexer.FromObject(obj)
+}
+
+func some[R any](name string, id indexer[R], belongs func(*R) bool) *memdb.IndexSchema {
+	return &memdb.IndexSchema{Name: name, Unique: true, AllowMissing: true, Indexer: part[R]{id, belongs}}
+}
+
 func table[R any](name string, id indexer[R], more ...*memdb.IndexSchema) *memdb.TableSchema {
 	t := &memdb.TableSchema{Name: name, Indexes: map[string]*memdb.IndexSchema{
 		indexID: {Name: indexID, Unique: true, Indexer: id},
@@ -177,9 +202,9 @@ func schema() *memdb.DBSchema {
 		table(tableHubs, func(r *HubAddr) []byte { return key(string(r.ID)) }),
 		table(tablePools, func(r *fleet.Pool) []byte { return key(r.Name) }),
 		table(tableCertificates, func(r *Certificate) []byte { return key(r.Serial) }),
-		table(tableJobs, func(r *jobRow) []byte { return jobKeyOf(r.job.Namespace, r.job.ID) }),
+		table(tableJobs, jobRowKey, some(indexPeriodic, jobRowKey, func(r *jobRow) bool { return r.job.IsPeriodic() })),
 		table(tableBodies, func(r *bodyRow) []byte { return bodyKey(r.job) }),
-		table(tableNodes, func(r *nodeRow) []byte { return key(string(r.ID)) }),
+		table(tableNodes, nodeRowKey, some(indexDraining, nodeRowKey, func(r *nodeRow) bool { return r.DrainStrategy != nil })),
 		table(tableAllocs, func(r *allocRow) []byte { return key(string(r.ID)) }),
 		table(tableJobRosters, func(r *jobRoster) []byte { return jobKeyOf(r.ns, r.id) }),
 		table(tableNodeRosters, func(r *nodeRoster) []byte { return key(string(r.node)) }),

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -177,6 +178,8 @@ func watchIsFine(t *testing.T) {
 		"shop's evaluations":    func(v *state.View) { v.EvalsByJob("default", "shop") },
 		"till's evaluations":    func(v *state.View) { v.EvalsByJob("default", "till") },
 		"job till":              func(v *state.View) { v.Job("default", "till") },
+		"draining nodes":        func(v *state.View) { v.DrainingNodes() },
+		"periodic jobs":         func(v *state.View) { v.PeriodicJobs() },
 		"tokens":                func(v *state.View) { v.TableIndex("tokens") },
 	}
 	for _, c := range []struct {
@@ -195,6 +198,15 @@ func watchIsFine(t *testing.T) {
 			w.must(state.Evals{Evals: []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}})
 		}, []string{"evaluations", "shop's evaluations", "shop's allocations"}},
 		{"a session", func() { w.session(a) }, []string{"node a", "all nodes"}},
+		{"a job", func() { w.register(job("bakery", fleet.JobTypeService, 1)) }, []string{"evaluations"}},
+		{"a periodic job", func() {
+			j := job("nightly", fleet.JobTypeBatch, 1)
+			j.Periodic = &fleet.Periodic{Enabled: true, SpecType: fleet.PeriodicCron, Specs: []string{"0 3 * * *"}}
+			w.register(j)
+		}, []string{"evaluations", "periodic jobs"}},
+		{"a drain", func() { w.drain(b, time.Hour) }, []string{"all nodes", "draining nodes"}},
+		{"a session of a node that is not drained", func() { w.session(a) }, []string{"node a", "all nodes"}},
+		{"the end of a drain", func() { w.undrain(b, true) }, []string{"all nodes", "draining nodes"}},
 	} {
 		waits := map[string]<-chan error{}
 		for name, read := range reads {

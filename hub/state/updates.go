@@ -123,8 +123,10 @@ func unapplied(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 // allocations.
 func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
 	if f.missing > 0 {
-		t.nodeMark(n, "gap", fmt.Sprintf("%d rows before row %d are gone from the edge's journal",
-			f.missing, f.transitions[0].Seq), w.now)
+		n.history.add(historyEntry{index: t.index, vital: true, mark: &mark{
+			Event: fleet.EventGap, Node: n.ID, Time: w.now, Gone: uint64(f.missing),
+			Message: fmt.Sprintf("%d rows before row %d are gone from the edge's journal", f.missing, f.transitions[0].Seq),
+		}})
 	}
 	rows := map[fleet.AllocID][]int{}
 	var order []fleet.AllocID

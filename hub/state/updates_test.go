@@ -132,6 +132,9 @@ func TestUpdatesBase(t *testing.T) {
 		} else {
 			events = append(events, h.Event)
 		}
+		if h.Event == fleet.EventGap && h.Gone != 2 {
+			t.Errorf("%d rows are said to be gone", h.Gone)
+		}
 	}
 	if got, want := strings.Join(events, ", "), "registered, session, ready, gap, complete "+string(stranger); got != want {
 		t.Fatalf("node history: %s\nwant          %s", got, want)

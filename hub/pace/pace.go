@@ -1,0 +1,20 @@
+// Package pace holds how the hub's rooms wait between two tries, or two looks at the
+// state: they call it from their own goroutines. It starts none and persists nothing.
+package pace
+
+import (
+	"context"
+	"time"
+)
+
+// Rest waits for d or until ctx ends, and reports whether ctx lets its caller go on.
+func Rest(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
