@@ -356,3 +356,54 @@ func TestRolloutSurvivesTheLeader(t *testing.T) {
 		w.judge(t)
 	})
 }
+
+// D41: each allocation of a new version fails; what fails is replaced only as far as
+// the deployment allows, which takes the job back: three failed, three run.
+func TestRolloutThatFailsIsTakenBack(t *testing.T) {
+	dir := mustMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := mustCluster(t, dir, 1, "edge-a")
+		defer mustClose(t, c)
+		job := service("web", 3)
+		g := &job.TaskGroups[0]
+		g.Update = &fleet.Update{
+			MaxParallel: 3, HealthCheck: fleet.HealthTaskStates, AutoRevert: true,
+			MinHealthyTime: 10 * time.Second, HealthyDeadline: time.Minute, ProgressDeadline: 5 * time.Minute,
+		}
+		g.RestartPolicy = &fleet.RestartPolicy{Interval: time.Minute, Delay: time.Second, Mode: "fail"}
+		g.Tasks[0].RestartPolicy = g.RestartPolicy
+		g.ReschedulePolicy = &fleet.ReschedulePolicy{Attempts: 0, Interval: time.Minute, Delay: 5 * time.Second, DelayFunction: "constant"}
+		mustRun(t, c, job)
+		over := func(status string) func(v *state.View) bool {
+			return func(v *state.View) bool { d := rolloutOf(v, "web"); return d != nil && d.Status == status }
+		}
+		mustCome(t, c, time.Minute, "it is rolled out", over(fleet.DeploymentSuccessful))
+		bad := service("web", 3)
+		bad.TaskGroups[0] = *g
+		bad.TaskGroups[0].Tasks = slices.Clone(g.Tasks)
+		bad.TaskGroups[0].Tasks[0].Config = map[string]any{"run_for": "5s", "exit_code": 1}
+		mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": bad}, nil)
+		mustCome(t, c, 5*time.Minute, "the third version is what the first was", func(v *state.View) bool {
+			j, _ := v.Job(fleet.DefaultNamespace, "web")
+			return j.Version == 2 && over(fleet.DeploymentSuccessful)(v)
+		})
+		time.Sleep(10 * time.Minute)
+		failed, running := 0, 0
+		var statuses []string
+		v := lead(t, c).State().View()
+		for a := range v.AllocsByJob(fleet.DefaultNamespace, "web") {
+			switch {
+			case a.ClientStatus == fleet.ClientFailed && a.JobVersion == 1:
+				failed++
+			case a.ClientStatus == fleet.ClientRunning && a.DesiredStatus == fleet.DesiredRun && a.JobVersion != 1:
+				running++
+			}
+		}
+		for d := range v.DeploymentsByJob(fleet.DefaultNamespace, "web") {
+			statuses = append(statuses, d.Status)
+		}
+		if failed != 3 || running != 3 || !slices.Equal(statuses, []string{"successful", "failed", "successful"}) {
+			t.Errorf("D41: %d failed, %d running; deployments %v", failed, running, statuses)
+		}
+	})
+}
