@@ -24,6 +24,8 @@ type rollout struct {
 	left    int            // turns
 	turns   int            // turns of canaries, of a system job
 	sites   map[string]int // what is out of service for the rollout, by site
+	gone    map[string]int // the part of it that is on edges that are away
+	blocked int            // what waits for nothing but the return of those
 	stale   int            // what runs an older version, in sight
 	fresh   bool           // nothing has ever run this version
 	changes bool           // something becomes the newest version, or waits to
@@ -65,7 +67,7 @@ func rolls(j *fleet.Job, g *fleet.TaskGroup) bool {
 
 // newRollout looks at all of a group's allocations.
 func (d *decision) newRollout(g *fleet.TaskGroup, members []*member) *rollout {
-	r := &rollout{d: d, g: g, fresh: true, sites: map[string]int{}}
+	r := &rollout{d: d, g: g, fresh: true, sites: map[string]int{}, gone: map[string]int{}}
 	if !rolls(d.in.Job, g) {
 		return r
 	}
@@ -104,6 +106,9 @@ func (r *rollout) count(m *member) {
 		return
 	}
 	r.sites[r.site(m)]++
+	if m.absent || m.kind == frozen {
+		r.gone[r.site(m)]++
+	}
 	switch {
 	case dep == nil, m.a.DeploymentID != dep.ID:
 	case m.absent, m.kind == frozen, m.a.DeploymentStatus.IsCanary():
@@ -142,8 +147,12 @@ func (r *rollout) take(m *member) (ok bool, why string) {
 	if r.u == nil {
 		return true, ""
 	}
-	r.changes = true
 	site := r.d.in.Nodes[m.a.NodeID].SiteName()
+	if limit := r.u.MaxUnavailablePerSite; r.held == "" && limit > 0 && r.gone[site] >= limit && m.kind == present && !m.unproven() {
+		r.blocked++ // and nothing changes before an edge is back
+		return false, fmt.Sprintf("%d at site %s are away in the middle of it", r.gone[site], site)
+	}
+	r.changes = true
 	switch {
 	case r.held != "":
 		return false, r.held
@@ -226,7 +235,7 @@ func (r *rollout) progress(m *member) {
 // done reports whether the group is where the deployment wants it, as far as
 // wait_for asks.
 func (r *rollout) done() bool {
-	if r.healthy+r.away < r.total || r.healthy == 0 && r.total > 0 {
+	if r.healthy+r.away+r.blocked < r.total || r.healthy == 0 && r.total > 0 {
 		return false // what nobody has seen healthy is no success
 	}
 	percent, ok := strings.CutSuffix(r.state.WaitFor, "%")

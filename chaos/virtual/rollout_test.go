@@ -407,3 +407,76 @@ func TestRolloutThatFailsIsTakenBack(t *testing.T) {
 		}
 	})
 }
+
+// TestRolloutWaitsForASite has an edge go away in the middle of being updated, at a site
+// that may lose no more: the others of the site are deferred with it, no deadline runs
+// for them, and when it is back they follow.
+func TestRolloutWaitsForASite(t *testing.T) {
+	for waitFor, status := range map[string]string{"all": fleet.DeploymentRunning, "reachable": fleet.DeploymentSuccessful} {
+		t.Run(waitFor, func(t *testing.T) {
+			dir := mustMemory(t)
+			synctest.Test(t, func(t *testing.T) { mustWaitForASite(t, dir, waitFor, status) })
+		})
+	}
+}
+
+// mustWaitForASite checks that meanwhile the deployment has the status.
+func mustWaitForASite(t *testing.T, dir, waitFor, status string) {
+	t.Helper()
+	cfg := virtual.Config{Dir: dir, Hubs: []string{"hub-1"}, Seed: 1, Tuning: virtual.Stretched}
+	for i, site := range []string{"north", "north", "north", "south"} {
+		cfg.Edges = append(cfg.Edges, virtual.EdgeConfig{Name: fmt.Sprintf("edge-%d", i), Datacenter: "dc1", Site: site})
+	}
+	c, err := virtual.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, c)
+	register := func(version int) {
+		t.Helper()
+		job := everywhere("till", version, waitFor)
+		u := job.TaskGroups[0].Update
+		u.MaxUnavailablePerSite, u.MinHealthyTime = 1, 20*time.Second
+		mustDo(t, c, http.MethodPut, "/v1/jobs", map[string]any{"Job": job}, nil)
+	}
+	healthy := func(version uint64, n int) func(v *state.View) bool {
+		return func(v *state.View) bool { return standingOf(v, "till", version).healthy == n }
+	}
+	mustCome(t, c, 5*time.Minute, "all edges are ready", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeReady) == 4 })
+	register(0)
+	mustCome(t, c, 5*time.Minute, "the first version is everywhere", healthy(0, 4))
+	register(1)
+	var first fleet.NodeID
+	mustCome(t, c, time.Minute, "the first of the north is on its way", func(v *state.View) bool {
+		for a := range v.AllocsByJob(fleet.DefaultNamespace, "till") {
+			if n, _ := v.Node(a.NodeID); a.JobVersion == 1 && a.ClientStatus == fleet.ClientRunning && n.Site == "north" {
+				first = a.NodeID
+			}
+		}
+		return first != ""
+	})
+	var cut *fabric.Fault
+	for _, e := range c.Edges {
+		if e.Agent().NodeID() == first {
+			cut = c.Net.Cut(fabric.Hosts(e.Name), fabric.Everyone, fabric.Both, fabric.Silent)
+		}
+	}
+	mustCome(t, c, 5*time.Minute, "it is away", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeDisconnected) == 1 })
+	time.Sleep(30 * time.Minute) // ten times the progress deadline
+	v := lead(t, c).State().View()
+	if d, n := rolloutOf(v, "till"), standingOf(v, "till", 1); d.Status != status || d.JobVersion != 1 || n != (standing{healthy: 1, old: 2, away: 1}) {
+		t.Errorf("the deployment is %s (%s), %+v", d.Status, d.StatusDescription, n)
+	}
+	cut.Heal()
+	mustCome(t, c, 10*time.Minute, "all follow", healthy(1, 4))
+	mustCome(t, c, time.Minute, "it ends", func(v *state.View) bool {
+		return rolloutOf(v, "till").Status == fleet.DeploymentSuccessful
+	})
+	rollouts := 0
+	for range v.DeploymentsByJob(fleet.DefaultNamespace, "till") {
+		rollouts++
+	}
+	if rollouts != 2 {
+		t.Errorf("%d deployments while an edge was away, wants one of each version", rollouts)
+	}
+}

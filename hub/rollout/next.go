@@ -19,8 +19,9 @@ type Picture struct {
 	// Waits reports whether a group's placement waits for nodes, none of which that it
 	// may run on is within reach.
 	Waits    func(group string) bool
-	Versions func() []*fleet.Job   // the job's kept ones, newest first
-	Whole    func() []*fleet.Alloc // all of the job's allocations
+	Site     func(fleet.NodeID) string // at which a node stands
+	Versions func() []*fleet.Job       // the job's kept ones, newest first
+	Whole    func() []*fleet.Alloc     // all of the job's allocations
 	NewEval  func() fleet.EvalID
 }
 
@@ -178,41 +179,54 @@ func (p Picture) cutoff() time.Time {
 // stuck reports whether a group whose time is over has something left to do within
 // reach: its deadline does not run for what is away, nor where all nodes are.
 func (p Picture) stuck() bool {
-	type progress struct{ healthy, away map[string]bool }
-	groups := map[string]progress{}
-	for name := range p.Deployment.TaskGroups {
-		groups[name] = progress{map[string]bool{}, map[string]bool{}}
-	}
-	for _, a := range p.Whole() {
-		g, ok := groups[a.TaskGroup]
-		key := a.Name
-		if p.Job.Type == fleet.JobTypeSystem {
-			key = string(a.NodeID)
-		}
-		switch {
-		case !ok || a.ServerTerminal():
-		case a.JobVersion == p.Job.Version && a.DeploymentStatus.IsHealthy():
-			g.healthy[key] = true
-		case a.ClientStatus == fleet.ClientUnknown:
-			g.away[key] = true
-		}
-	}
+	whole := p.Whole()
 	for name, s := range p.Deployment.TaskGroups {
-		if s.RequireProgressBy.IsZero() || p.Now.Before(s.RequireProgressBy) {
-			continue
-		}
-		g := groups[name]
-		n := len(g.healthy)
-		for key := range g.away {
-			if !g.healthy[key] {
-				n++
-			}
-		}
-		if n < s.DesiredTotal && !p.Waits(name) {
+		over := !s.RequireProgressBy.IsZero() && !p.Now.Before(s.RequireProgressBy)
+		if over && p.settled(name, whole) < s.DesiredTotal && !p.Waits(name) {
 			return true
 		}
 	}
 	return false
+}
+
+// settled counts the names, or the nodes, of a group that are healthy or deferred:
+// away, or held back for a site of which as much is away in the middle of it as may be
+// out of service.
+func (p Picture) settled(group string, whole []*fleet.Alloc) int {
+	full := p.fullSites(group, whole)
+	done := map[string]bool{}
+	for _, a := range whole {
+		key := a.Name
+		if p.Job.Type == fleet.JobTypeSystem {
+			key = string(a.NodeID)
+		}
+		newest := a.JobVersion == p.Job.Version
+		switch {
+		case a.TaskGroup != group || a.ServerTerminal():
+		case newest && a.DeploymentStatus.IsHealthy(), a.ClientStatus == fleet.ClientUnknown, !newest && full[p.Site(a.NodeID)]:
+			done[key] = true
+		}
+	}
+	return len(done)
+}
+
+// fullSites are the sites at which nothing of a group may be started anew before an
+// edge is back.
+func (p Picture) fullSites(group string, whole []*fleet.Alloc) map[string]bool {
+	g := p.Job.Group(group)
+	if g == nil || g.Update == nil || g.Update.MaxUnavailablePerSite == 0 {
+		return nil
+	}
+	gone, full := map[string]int{}, map[string]bool{}
+	for _, a := range whole {
+		if a.TaskGroup == group && !a.ServerTerminal() && a.ClientStatus == fleet.ClientUnknown &&
+			a.DeploymentID != "" && !a.DeploymentStatus.IsHealthy() {
+			site := p.Site(a.NodeID)
+			gone[site]++
+			full[site] = gone[site] >= g.Update.MaxUnavailablePerSite
+		}
+	}
+	return full
 }
 
 // newestHealth is the newest entry in which an allocation became healthy.

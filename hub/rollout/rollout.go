@@ -157,6 +157,10 @@ func (w *Watcher) picture(d *fleet.Deployment, seen fleet.Index) Picture {
 		}
 		return false
 	}
+	p.Site = func(id fleet.NodeID) string {
+		n, _ := view.Node(id)
+		return n.SiteName()
+	}
 	p.Versions = func() []*fleet.Job { return view.JobVersions(d.Namespace, d.JobID) }
 	p.Whole = func() []*fleet.Alloc {
 		var all []*fleet.Alloc

@@ -298,9 +298,22 @@ func (t *tx) judge(before, after *fleet.Alloc, n *nodeRow, w *wake) {
 		w.want(after.Namespace, after.JobID, fleet.TriggerReconnect, &n.Node)
 	case rollsOn(before, after):
 		w.want(after.Namespace, after.JobID, fleet.TriggerNodeUpdate, &n.Node)
+	case t.provenLate(before, after):
+		w.want(after.Namespace, after.JobID, fleet.TriggerNodeUpdate, &n.Node)
 	case ended && after.ClientStatus != before.ClientStatus:
 		w.want(after.Namespace, after.JobID, fleet.TriggerRetryFailedAlloc, &n.Node)
 	}
+}
+
+// provenLate reports whether an allocation became healthy after its deployment was over,
+// which nobody watches any more, and others of its site may wait for that.
+func (t *tx) provenLate(before, after *fleet.Alloc) bool {
+	if before.DeploymentStatus.IsHealthy() || !after.DeploymentStatus.IsHealthy() {
+		return false
+	}
+	g := after.Group()
+	d := t.deployments.at(t, key(string(after.DeploymentID)))
+	return g != nil && g.Update != nil && g.Update.MaxUnavailablePerSite > 0 && (d == nil || !d.Active())
 }
 
 // rollsOn reports whether an allocation of a system job began to run for which others
