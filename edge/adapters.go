@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"skerry/edge/allocs"
@@ -152,12 +153,29 @@ func (l linkEdge) Deliver(ctx context.Context, d syncproto.Desired) (syncproto.R
 
 func (l linkEdge) Restate(ctx context.Context) error { return l.e.allocs.Restate(ctx) }
 
-func (l linkEdge) Logs(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
-	return l.e.logs(ctx, req.Alloc, tasklog.Request{
-		Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow,
-	})
+func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	switch req.Kind {
+	case syncproto.RequestLogs:
+		return l.e.logs(ctx, req.Alloc, tasklog.Request{
+			Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow,
+		})
+	case syncproto.RequestList, syncproto.RequestStat, syncproto.RequestRead, syncproto.RequestStream:
+		return l.e.files(ctx, req)
+	case syncproto.RequestRestart:
+		return nothing(), l.e.allocs.Order(ctx, allocs.Order{
+			Alloc: req.Alloc, Task: req.Task, Everything: req.Everything, Why: "restarted by an operator",
+		})
+	case syncproto.RequestSignal:
+		if req.Signal == "" {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "signal allocation %s: no signal is named", fleet.Short(req.Alloc))
+		}
+		return nothing(), l.e.allocs.Order(ctx, allocs.Order{
+			Alloc: req.Alloc, Task: req.Task, Signal: req.Signal, Why: "signalled by an operator",
+		})
+	}
+	return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind).
+		WithHint("its release is older than the hub's")
 }
 
-func (l linkEdge) Files(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
-	return l.e.files(ctx, req)
-}
+// nothing follows a reply that says all there is to say.
+func nothing() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }

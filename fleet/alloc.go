@@ -156,6 +156,7 @@ const (
 	TaskRestarting    = "Restarting"
 	TaskNotRestarting = "Not Restarting"
 	TaskRestartSignal = "Restart Signaled"
+	TaskSignaling     = "Signaling"
 	TaskKilling       = "Killing"
 	TaskKilled        = "Killed"
 	TaskRestored      = "Restored"     // found running by an agent that came back

@@ -249,16 +249,22 @@ type Request struct {
 	Follow bool          `cbor:"7,keyasint"`
 	Path   string        `cbor:"8,keyasint,omitempty"` // of a file, below the allocation's folder
 	Limit  int64         `cbor:"9,keyasint,omitempty"` // bytes to read of it; 0: all
+
+	Signal     string `cbor:"10,keyasint,omitempty"` // to send
+	Everything bool   `cbor:"11,keyasint,omitempty"` // restart all tasks, also those that have ended
 }
 
-// Kinds of Request: a task's output, and what lies in an allocation's folder (a
-// list and a description are JSON).
+// Kinds of Request: a task's output, what lies in an allocation's folder (a list
+// and a description are JSON), and what is done to one task, or to all that run
+// where Task is "": nothing follows the Reply then.
 const (
-	RequestLogs   = "logs"
-	RequestList   = "ls"
-	RequestStat   = "stat"
-	RequestRead   = "readat"
-	RequestStream = "stream"
+	RequestLogs    = "logs"
+	RequestList    = "ls"
+	RequestStat    = "stat"
+	RequestRead    = "readat"
+	RequestStream  = "stream"
+	RequestRestart = "restart"
+	RequestSignal  = "signal"
 )
 
 type Reply struct {

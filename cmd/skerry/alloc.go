@@ -19,8 +19,8 @@ import (
 )
 
 func allocCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "alloc", Short: "Show allocations, their logs and their history; stop them"}
-	c.AddCommand(allocFS(o), allocStatus(o), allocLogs(o), allocHistory(o), allocStop(o))
+	c := &cobra.Command{Use: "alloc", Short: "Show allocations, their logs and their history; stop, restart and signal them"}
+	c.AddCommand(allocFS(o), allocStatus(o), allocLogs(o), allocHistory(o), allocStop(o), allocRestart(o), allocSignal(o))
 	return c
 }
 

@@ -279,21 +279,51 @@ func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, reason string) erro
 // Restart restarts one task of an allocation, or all for "", on behalf of
 // somebody on site.
 func (a *Allocs) Restart(ctx context.Context, id fleet.AllocID, task, reason string) error {
-	if _, err := a.running(ctx, id); err != nil {
+	return a.Order(ctx, Order{Alloc: id, Task: task, OnSite: true, Why: onSite("restarted on site", reason)})
+}
+
+// Order is what somebody wants done to tasks that run.
+type Order struct {
+	Alloc  fleet.AllocID
+	Task   string // "": all that run
+	Signal string // to be sent; "": they are restarted
+	// Everything refuses the order where one of the tasks has ended: that one would
+	// not be started anew.
+	Everything bool
+	// OnSite says that somebody there gave it, and not a hub: that is journaled.
+	OnSite bool
+	Why    string
+}
+
+// Order carries an order out. It returns when that is journaled.
+func (a *Allocs) Order(ctx context.Context, o Order) error {
+	if _, err := a.running(ctx, o.Alloc); err != nil {
 		return err
 	}
 	a.mu.Lock()
-	u := a.active[id]
+	u := a.active[o.Alloc]
 	a.mu.Unlock()
 	if u == nil {
-		return fleet.Errorf(fleet.CodeConflict, "allocation %s does not run", fleet.Short(id))
+		return fleet.Errorf(fleet.CodeConflict, "allocation %s does not run", fleet.Short(o.Alloc))
 	}
-	why := onSite("restarted on site", reason)
-	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Task: task, Message: why}
-	if err := a.cfg.Recorder.Record(ctx, row); err != nil {
-		return fmt.Errorf("restart allocation %s: %w", fleet.Short(id), err)
+	if o.Everything {
+		for name, s := range a.cfg.Past.States()[o.Alloc].TaskStates {
+			if s.State == fleet.TaskDead {
+				return fleet.Errorf(fleet.CodeUnsupported, "restart all tasks of allocation %s: task %q has ended, and is not started anew in the same allocation",
+					fleet.Short(o.Alloc), name).WithHint("stop the allocation: its job gets another one")
+			}
+		}
 	}
-	return u.runner.Restart(ctx, task, why)
+	if o.OnSite {
+		row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: o.Alloc, Task: o.Task, Message: o.Why}
+		if err := a.cfg.Recorder.Record(ctx, row); err != nil {
+			return fmt.Errorf("restart allocation %s: %w", fleet.Short(o.Alloc), err)
+		}
+	}
+	if o.Signal != "" {
+		return u.runner.Signal(ctx, o.Task, o.Signal, o.Why)
+	}
+	return u.runner.Restart(ctx, o.Task, o.Why)
 }
 
 // onSite puts what somebody did before why, where that does not say it already.

@@ -256,6 +256,13 @@ func (r *runner) Restart(_ context.Context, task, reason string) error {
 	return nil
 }
 
+func (r *runner) Signal(_ context.Context, task, signal, reason string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restarted = append(r.restarted, task+": "+signal+", "+reason)
+	return nil
+}
+
 func job(stopAfter *time.Duration) *fleet.Job {
 	g := fleet.TaskGroup{Name: "g", Tasks: []fleet.Task{{Name: "t"}}}
 	if stopAfter != nil {
@@ -514,6 +521,13 @@ func TestOperatorOnSite(t *testing.T) {
 		}
 		if r := f.of("a")[0]; len(r.restarted) != 1 || r.restarted[0] != "t: restarted on site: odd" {
 			t.Fatalf("restarted: %q", r.restarted)
+		}
+		hup := allocs.Order{Alloc: "a", Signal: "SIGHUP", Why: "signalled by an operator"}
+		if err := l.Order(ctx, hup); err != nil {
+			t.Fatal(err)
+		}
+		if r := f.of("a")[0]; len(r.restarted) != 2 || r.restarted[1] != ": SIGHUP, signalled by an operator" {
+			t.Fatalf("signalled: %q", r.restarted)
 		}
 		if err := l.Stop(ctx, "a", "too loud"); err != nil {
 			t.Fatal(err)

@@ -277,8 +277,10 @@ func (s *site) restatements() int {
 	return s.restated
 }
 
-func (s *site) Logs(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+func (s *site) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	switch {
+	case req.Kind != syncproto.RequestLogs:
+		return nil, fleet.Errorf(fleet.CodeUnsupported, "no %s here", req.Kind)
 	case req.Alloc != "a1":
 		return nil, fleet.Errorf(fleet.CodeNotFound, "no allocation %s", req.Alloc)
 	case req.Follow:
@@ -287,8 +289,4 @@ func (s *site) Logs(ctx context.Context, req syncproto.Request) (io.ReadCloser, 
 		return r, nil
 	}
 	return io.NopCloser(bytes.NewReader(bytes.Repeat([]byte("log "), 50_000))), nil
-}
-
-func (s *site) Files(_ context.Context, req syncproto.Request) (io.ReadCloser, error) {
-	return nil, fleet.Errorf(fleet.CodeNotFound, "no file %s here", req.Path)
 }

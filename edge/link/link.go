@@ -108,11 +108,10 @@ type Edge interface {
 	// Restate journals the state of every allocation anew, because the cluster
 	// went back behind rows that are no longer held.
 	Restate(ctx context.Context) error
-	// Logs opens a task's output; following readers end with ctx.
-	Logs(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
-	// Files answers what is asked of an allocation's folder; following readers end
-	// with ctx.
-	Files(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
+	// Answer does what a hub asks for and opens what follows the reply: a task's
+	// output, a file, nothing; following readers end with ctx. Of a kind that it does
+	// not know it gives fleet.CodeUnsupported.
+	Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
 }
 
 // Config of a Link. Fields with a default may be left zero.

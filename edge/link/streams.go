@@ -116,13 +116,8 @@ func (s *session) request(ctx context.Context, stream *transport.Stream) (io.Rea
 		return nil, err
 	}
 	req, ok := m.(syncproto.Request)
-	if ok {
-		switch req.Kind {
-		case syncproto.RequestLogs:
-			return s.cfg.Edge.Logs(ctx, req)
-		case syncproto.RequestList, syncproto.RequestStat, syncproto.RequestRead, syncproto.RequestStream:
-			return s.cfg.Edge.Files(ctx, req)
-		}
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeFrameBad, "a stream begins with %s and not with a request", m.FrameType())
 	}
-	return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
+	return s.cfg.Edge.Answer(ctx, req)
 }

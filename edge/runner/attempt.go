@@ -98,6 +98,10 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 			if err := t.stop(ctx, live); err != nil {
 				return err
 			}
+		case req := <-t.signals:
+			if err := t.signal(ctx, live, req); err != nil {
+				return err
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -161,6 +165,19 @@ func (t *task) stop(ctx context.Context, live drivers.Task) error {
 			return err
 		}
 	}
+}
+
+// signal journals that a signal is sent to the attempt, and sends it. What the
+// driver says of that is for who asked; an error is one of the journal.
+func (t *task) signal(ctx context.Context, live drivers.Task, req signalRequest) error {
+	message := fmt.Sprintf("%s: it is sent %s", req.reason, req.signal)
+	err := t.report(ctx, step{event: t.event(fleet.TaskSignaling, message)})
+	if err != nil {
+		req.reply <- err
+		return err
+	}
+	req.reply <- live.Signal(ctx, req.signal)
+	return nil
 }
 
 // beginRestart journals an operator's restart, first that it is to be done, so

@@ -32,6 +32,7 @@ import (
 	"sync"
 	"time"
 
+	"skerry/drivers"
 	"skerry/fleet"
 )
 
@@ -134,26 +135,39 @@ func (r *Runner) Stop(reason string) {
 // that is journaled. A task that waits for its restart starts at once. The
 // restart policy does not count it.
 func (r *Runner) Restart(ctx context.Context, name, reason string) error {
-	var asked []*task
+	return r.each(name, "restart", func(t *task) error { return t.requestRestart(ctx, reason) })
+}
+
+// Signal sends a signal to one task, or to all that run for "". It returns when
+// that is done.
+func (r *Runner) Signal(ctx context.Context, name, signal, reason string) error {
+	if _, err := drivers.ParseSignal(signal); err != nil {
+		return err
+	}
+	return r.each(name, "signal", func(t *task) error { return t.requestSignal(ctx, signal, reason) })
+}
+
+// each has something done to one task, or to all for "". It fails with
+// fleet.CodeConflict where none of them runs.
+func (r *Runner) each(name, verb string, do func(*task) error) error {
+	known, done := false, 0
 	for _, t := range r.tasks {
-		if name == "" || t.name == name {
-			asked = append(asked, t)
+		if name != "" && t.name != name {
+			continue
 		}
-	}
-	if len(asked) == 0 {
-		return fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), name)
-	}
-	restarted := 0
-	for _, t := range asked {
-		switch err := t.requestRestart(ctx, reason); {
+		known = true
+		switch err := do(t); {
 		case err == nil:
-			restarted++
+			done++
 		case !errors.Is(err, errEnded):
-			return fmt.Errorf("restart task %s: %w", t.name, err)
+			return fmt.Errorf("%s task %s: %w", verb, t.name, err)
 		}
 	}
-	if restarted == 0 {
-		return fleet.Errorf(fleet.CodeConflict, "nothing of allocation %s runs that could be restarted", fleet.Short(r.id))
+	switch {
+	case !known:
+		return fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), name)
+	case done == 0:
+		return fleet.Errorf(fleet.CodeConflict, "%s allocation %s: nothing that was asked for runs", verb, fleet.Short(r.id))
 	}
 	return nil
 }

@@ -480,6 +480,40 @@ func TestOperatorRestarts(t *testing.T) {
 	})
 }
 
+// TestOperatorSignals sends signals to a task that runs, to one that waits for its
+// restart, and to one that has ended.
+func TestOperatorSignals(t *testing.T) {
+	bubble(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1h", "exit_code": 1})), func(m *machine) {
+		a := m.start(m.mustRunner())
+		synctest.Wait()
+		for _, tc := range []struct {
+			task, signal string
+			want         fleet.Code
+		}{
+			{"b", "SIGHUP", fleet.CodeNotFound},
+			{"a", "SIGSOLDIER", fleet.CodeInvalid},
+		} {
+			if err := a.Signal(m.Context(), tc.task, tc.signal, "asked"); fleet.CodeOf(err) != tc.want {
+				t.Errorf("signal %q to task %q: %v, want %s", tc.signal, tc.task, err, tc.want)
+			}
+		}
+		if err := a.Signal(m.Context(), "", "SIGINT", "signalled by an operator"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		wantStory(t, m.journal, "a Received (pending) -> pending", "a Started (running) -> running",
+			"a Signaling (running)", "a Terminated (running)", "a Restarting (pending)")
+		if err := a.Signal(m.Context(), "a", "SIGINT", ""); fleet.CodeOf(err) != fleet.CodeConflict {
+			t.Errorf("signal to a task that waits for its restart: %v", err)
+		}
+		a.Stop("")
+		a.mustEnd()
+		if err := a.Signal(m.Context(), "a", "SIGINT", ""); fleet.CodeOf(err) != fleet.CodeConflict {
+			t.Errorf("signal to what has ended: %v", err)
+		}
+	})
+}
+
 func repeat(n int, lines ...string) []string {
 	var out []string
 	for range n {

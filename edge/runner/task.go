@@ -24,6 +24,7 @@ type task struct {
 	name     string
 	killed   chan struct{}       // closed when it is to end
 	restarts chan restartRequest // an operator's
+	signals  chan signalRequest  // likewise
 	done     chan struct{}       // closed when its goroutine has ended
 
 	// state is changed by the allocation's goroutine alone, and only while the
@@ -43,6 +44,12 @@ type restartRequest struct {
 	reply  chan error
 }
 
+// signalRequest is answered when the signal is sent.
+type signalRequest struct {
+	signal, reason string
+	reply          chan error
+}
+
 func newTask(r *Runner, name string, state fleet.TaskState) *task {
 	state.Events = nil
 	if state.State == "" {
@@ -50,7 +57,8 @@ func newTask(r *Runner, name string, state fleet.TaskState) *task {
 	}
 	return &task{
 		runner: r, name: name, state: state,
-		killed: make(chan struct{}), restarts: make(chan restartRequest), done: make(chan struct{}),
+		killed: make(chan struct{}), restarts: make(chan restartRequest), signals: make(chan signalRequest),
+		done: make(chan struct{}),
 	}
 }
 
@@ -107,6 +115,7 @@ func (t *task) requestRestart(ctx context.Context, reason string) error {
 	req := restartRequest{reason: reason, reply: make(chan error, 1)}
 	select {
 	case t.restarts <- req:
+		return answered(ctx, req.reply)
 	case <-t.done:
 		return errEnded
 	case <-t.runner.done:
@@ -114,8 +123,28 @@ func (t *task) requestRestart(ctx context.Context, reason string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// requestSignal hands a signal to the task and waits until it is sent.
+func (t *task) requestSignal(ctx context.Context, signal, reason string) error {
+	req := signalRequest{signal: signal, reason: reason, reply: make(chan error, 1)}
 	select {
-	case err := <-req.reply:
+	case t.signals <- req:
+		return answered(ctx, req.reply)
+	case <-t.killed:
+		return errEnded
+	case <-t.done:
+		return errEnded
+	case <-t.runner.done:
+		return errEnded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func answered(ctx context.Context, reply <-chan error) error {
+	select {
+	case err := <-reply:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
@@ -290,19 +319,23 @@ func (t *task) id() string {
 func (t *task) delay(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(max(d, 0))
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-t.killed:
-		return nil
-	case <-t.runner.stopped:
-		return nil
-	case req := <-t.restarts:
-		err := t.report(ctx, step{event: t.event(fleet.TaskRestartSignal, req.reason)})
-		req.reply <- err
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for {
+		select {
+		case <-timer.C:
+			return nil
+		case <-t.killed:
+			return nil
+		case <-t.runner.stopped:
+			return nil
+		case req := <-t.signals:
+			req.reply <- errEnded
+		case req := <-t.restarts:
+			err := t.report(ctx, step{event: t.event(fleet.TaskRestartSignal, req.reason)})
+			req.reply <- err
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 

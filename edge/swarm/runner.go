@@ -123,6 +123,24 @@ func (r *runner) Restart(ctx context.Context, task, reason string) error {
 	})
 }
 
+// Signal journals a signal that nothing hears.
+func (r *runner) Signal(ctx context.Context, task, signal, reason string) error {
+	if task != "" && !slices.Contains(r.tasks, task) {
+		return fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), task)
+	}
+	return r.ask(ctx, func(ctx context.Context) error {
+		for _, name := range r.tasks {
+			if task != "" && name != task {
+				continue
+			}
+			if err := r.record(ctx, r.event(name, fleet.TaskSignaling, reason+": it is sent "+signal, nil)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // ask has Run's goroutine do something, and returns when it is done.
 func (r *runner) ask(ctx context.Context, do func(ctx context.Context) error) error {
 	a := asked{do, make(chan error, 1)}

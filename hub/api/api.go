@@ -171,6 +171,7 @@ func (a *API) routes() {
 	a.systemRoutes()
 	a.childRoutes()
 	a.allocRoutes()
+	a.orderRoutes()
 	a.evalRoutes()
 	a.deploymentRoutes()
 	a.clusterRoutes()

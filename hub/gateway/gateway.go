@@ -167,16 +167,16 @@ func (g *Gateway) Probe(ctx context.Context, node fleet.NodeID) bool {
 	return s.probe(ctx, number)
 }
 
-// Logs opens a task's output on a node whose session is here. Reading ends where
-// the output does, or with ctx; the caller closes it. Not connected to this hub:
-// CodeUnavailable.
+// Logs opens a task's output on a node whose session is here, or what else a
+// request asks of its edge. Reading ends where the output does, or with ctx; the
+// caller closes it. Not connected to this hub: CodeUnavailable.
 func (g *Gateway) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
 	g.mu.Lock()
 	s := g.sessions[node]
 	g.mu.Unlock()
 	if s == nil {
-		return nil, fleet.Errorf(fleet.CodeUnavailable, "read logs: node %s has no session with hub %s", fleet.Short(node), g.cfg.Hub).
-			WithHint("its link is down; its output is kept there and can be read when it is back")
+		return nil, fleet.Errorf(fleet.CodeUnavailable, "ask for %s: node %s has no session with hub %s", req.Kind, fleet.Short(node), g.cfg.Hub).
+			WithHint("its link is down; ask again when it is back")
 	}
 	return request(ctx, s.conn, req)
 }

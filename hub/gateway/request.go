@@ -20,7 +20,7 @@ const replyTimeout = 30 * time.Second
 func request(ctx context.Context, conn *transport.Conn, req syncproto.Request) (io.ReadCloser, error) {
 	stream, err := conn.Open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", req.Kind, err)
+		return nil, fmt.Errorf("ask for %s: %w", req.Kind, err)
 	}
 	o := &output{stream: stream, stop: context.AfterFunc(ctx, stream.Abort)}
 	if o.Reader, err = converse(stream, req); err != nil {
@@ -32,7 +32,7 @@ func request(ctx context.Context, conn *transport.Conn, req syncproto.Request) (
 // converse asks, and returns what follows the Reply.
 func converse(stream *transport.Stream, req syncproto.Request) (io.Reader, error) {
 	if err := stream.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
-		return nil, fmt.Errorf("read %s: %w", req.Kind, err)
+		return nil, fmt.Errorf("ask for %s: %w", req.Kind, err)
 	}
 	if err := syncproto.NewWriter(stream).Write(req); err != nil {
 		return nil, err
@@ -40,17 +40,17 @@ func converse(stream *transport.Stream, req syncproto.Request) (io.Reader, error
 	r := syncproto.NewReader(stream)
 	m, err := r.Read()
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", req.Kind, err)
+		return nil, fmt.Errorf("ask for %s: %w", req.Kind, err)
 	}
 	reply, ok := m.(syncproto.Reply)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeFrameBad, "read %s: the edge answered with %s", req.Kind, m.FrameType())
+		return nil, fleet.Errorf(fleet.CodeFrameBad, "ask for %s: the edge answered with %s", req.Kind, m.FrameType())
 	}
 	if reply.Error != nil {
 		return nil, reply.Error
 	}
 	if err := stream.SetDeadline(time.Time{}); err != nil {
-		return nil, fmt.Errorf("read %s: %w", req.Kind, err)
+		return nil, fmt.Errorf("ask for %s: %w", req.Kind, err)
 	}
 	return r.Rest(), nil
 }

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/fleet"
+)
+
+// orderFlags name the task that an order is for.
+type orderFlags struct{ task string }
+
+func (f *orderFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.task, "task", "", "one task, as the second argument")
+}
+
+// of is the task that is meant: "" is all that run.
+func (f *orderFlags) of(args []string) (string, error) {
+	switch {
+	case len(args) < 2:
+		return f.task, nil
+	case f.task != "" && f.task != args[1]:
+		return "", fleet.Errorf(fleet.CodeInvalid, "two tasks are named: %q and %q", args[1], f.task)
+	}
+	return args[1], nil
+}
+
+func allocRestart(o *operator) *cobra.Command {
+	var which orderFlags
+	var all bool
+	c := &cobra.Command{
+		Use: "restart ID [TASK]", Short: "Restart an allocation's tasks where they are", Args: cobra.RangeArgs(1, 2),
+		Long: "Restart the tasks of an allocation that run, or one of them, on the node where they are.\n" +
+			"The node's link has to be up; on the node itself: skerry local restart.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			task, err := which.of(args)
+			if err != nil {
+				return err
+			}
+			return o.order(cmd, args[0], "restart", map[string]any{"TaskName": task, "AllTasks": all})
+		},
+	}
+	which.add(c)
+	c.Flags().BoolVar(&all, "all-tasks", false, "refuse where a task has ended, for that one would not start again")
+	return c
+}
+
+func allocSignal(o *operator) *cobra.Command {
+	var which orderFlags
+	var signal string
+	c := &cobra.Command{
+		Use: "signal ID [TASK]", Short: "Send a signal to an allocation's tasks", Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			task, err := which.of(args)
+			if err != nil {
+				return err
+			}
+			return o.order(cmd, args[0], "signal", map[string]any{"Task": task, "Signal": signal})
+		},
+	}
+	which.add(c)
+	c.Flags().StringVarP(&signal, "signal", "s", "SIGKILL", "the signal's name")
+	return c
+}
+
+// order has an allocation's edge do something, and says that it is done.
+func (o *operator) order(cmd *cobra.Command, id, verb string, body map[string]any) error {
+	hub, stub, err := o.alloc(cmd.Context(), id)
+	if err != nil {
+		return err
+	}
+	if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/client/allocation/"+string(stub.ID)+"/"+verb, body, nil); err != nil {
+		return err
+	}
+	done := map[string]string{"restart": "restarted", "signal": "signalled"}[verb]
+	if o.json {
+		return console.JSON(cmd.OutOrStdout(), struct {
+			Alloc fleet.AllocID
+			Done  string
+		}{stub.ID, done})
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s is %s.\n", fleet.Short(stub.ID), done)
+	return err
+}

@@ -1,0 +1,85 @@
+package api
+
+import (
+	"net/http"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+func (a *API) orderRoutes() {
+	a.put("/v1/client/allocation/{id}/restart", a.write(a.restartAlloc))
+	a.put("/v1/client/allocation/{id}/signal", a.write(a.signalAlloc))
+}
+
+// killSignal is what is sent where no signal is named.
+const killSignal = "SIGKILL"
+
+// restartAlloc has an edge restart an allocation's tasks where they are.
+func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		TaskName string
+		AllTasks bool
+	}
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	if req.AllTasks && req.TaskName != "" {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "restart an allocation: both TaskName and AllTasks are given").
+			WithHint("give one of them")
+	}
+	return a.order(r, "restart", syncproto.Request{
+		Kind: syncproto.RequestRestart, Task: req.TaskName, Everything: req.AllTasks,
+	})
+}
+
+// signalAlloc has an edge send a signal to an allocation's tasks.
+func (a *API) signalAlloc(r *http.Request) (any, fleet.Index, error) {
+	var req struct{ Task, Signal string }
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	if req.Signal == "" {
+		req.Signal = killSignal
+	}
+	return a.order(r, "signal", syncproto.Request{Kind: syncproto.RequestSignal, Task: req.Task, Signal: req.Signal})
+}
+
+// order has an edge do something, through its own connection, and answers when it
+// has. An edge that is away is not waited for.
+func (a *API) order(r *http.Request, verb string, req syncproto.Request) (any, fleet.Index, error) {
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	v := a.cfg.State.View()
+	al, err := needAlloc(v, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := orderable(v, al, verb, req.Task); err != nil {
+		return nil, v.Index(), err
+	}
+	req.Alloc = al.ID
+	out, err := a.cfg.Edges.Logs(r.Context(), al.NodeID, req)
+	if err != nil {
+		return nil, v.Index(), err
+	}
+	return struct{}{}, v.Index(), out.Close()
+}
+
+// orderable says why an allocation's tasks cannot be told anything.
+func orderable(v *state.View, al *fleet.Alloc, verb, task string) error {
+	if al.ClientTerminal() {
+		return fleet.Errorf(fleet.CodeConflict, "%s allocation %s: it has ended, it is %s", verb, fleet.Short(al.ID), al.ClientStatus)
+	}
+	if g := al.Group(); g != nil && task != "" && g.Task(task) == nil {
+		_, err := taskOf(al, task)
+		return err
+	}
+	err := reachable(v, al, verb+" tasks")
+	if fleet.CodeOf(err) == fleet.CodeUnavailable {
+		return fleet.AsError(err).WithHint("its tasks go on as they are, and nothing was asked of them; ask again when the node is back")
+	}
+	return err
+}

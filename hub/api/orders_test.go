@@ -1,0 +1,110 @@
+package api_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	nomad "github.com/hashicorp/nomad/api"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// TestNomadClientRestartsAndSignals drives what an edge is told of an allocation's
+// tasks, and what is said where it cannot be told.
+func TestNomadClientRestartsAndSignals(t *testing.T) {
+	h, _, c := mustServe(t)
+	var asked []syncproto.Request
+	h.files = func(req syncproto.Request) (io.ReadCloser, error) {
+		asked = append(asked, req)
+		if req.Signal == "SIGSOLDIER" {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "signal SIGSOLDIER is not known")
+		}
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
+		t.Fatal(err)
+	}
+	id := mustPlace(t, h, "web")
+	alloc := &nomad.Allocation{ID: string(id), NodeID: string(nodeID)}
+	if err := c.Allocations().Restart(alloc, "main", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Allocations().RestartAllTasks(alloc, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Allocations().Signal(alloc, nil, "main", "SIGHUP"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Allocations().Signal(alloc, nil, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	want := []syncproto.Request{
+		{Kind: syncproto.RequestRestart, Alloc: id, Task: "main"},
+		{Kind: syncproto.RequestRestart, Alloc: id, Everything: true},
+		{Kind: syncproto.RequestSignal, Alloc: id, Task: "main", Signal: "SIGHUP"},
+		{Kind: syncproto.RequestSignal, Alloc: id, Signal: "SIGKILL"},
+	}
+	if len(asked) != len(want) {
+		t.Fatalf("asked %+v", asked)
+	}
+	for i := range want {
+		if asked[i] != want[i] {
+			t.Errorf("asked %+v, want %+v", asked[i], want[i])
+		}
+	}
+	fails := func(what, says string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", what, err, says)
+		}
+	}
+	fails("a signal that there is none of", "not known", c.Allocations().Signal(alloc, nil, "main", "SIGSOLDIER"))
+	fails("a task that there is none of", "main", c.Allocations().Restart(alloc, "nobody", nil))
+	fails("an allocation that there is none of", "not found", c.Allocations().Restart(&nomad.Allocation{ID: "nope"}, "", nil))
+	before := len(asked)
+	n, _ := h.store.View().Node(nodeID)
+	mustApply(t, h, state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: nodeID, Epoch: n.Epoch}}, EvalSeed: "s", Now: 9})
+	fails("a node that is away", "its node edge1 is down", c.Allocations().Restart(alloc, "main", nil))
+	fails("a node that is away", "its node edge1 is down", c.Allocations().Signal(alloc, nil, "main", "SIGHUP"))
+	if len(asked) != before {
+		t.Error("a node that is away was asked")
+	}
+}
+
+// mustPut sends a body and returns the answer's status and text.
+func mustPut(tb testing.TB, url, body string) (int, string) {
+	tb.Helper()
+	req, err := http.NewRequest(http.MethodPut, url, strings.NewReader(body))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+func TestBadOrders(t *testing.T) {
+	_, srv, _ := mustServe(t)
+	for _, tc := range []struct{ verb, body, says string }{
+		{"restart", `{"TaskName":"a","AllTasks":true}`, "both"},
+		{"restart", `{`, "body"},
+		{"signal", ``, "empty"},
+		{"signal", `{"Signal":7}`, "body"},
+	} {
+		status, text := mustPut(t, srv.URL+"/v1/client/allocation/x/"+tc.verb, tc.body)
+		if status != 400 || !strings.Contains(text, tc.says) {
+			t.Errorf("%s %s: %d %q, want 400 with %q", tc.verb, tc.body, status, text, tc.says)
+		}
+	}
+}
