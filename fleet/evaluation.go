@@ -29,6 +29,7 @@ const (
 	TriggerReconnect         = "reconnect"
 	TriggerPreemption        = "preemption"
 	TriggerDeploymentWatcher = "deployment-watcher"
+	TriggerScaling           = "job-scaling"
 )
 
 // Evaluation asks the scheduler to look at one job.

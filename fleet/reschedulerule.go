@@ -8,6 +8,9 @@ const (
 	MinRescheduleDelay    = 5 * time.Second
 )
 
+// Allows reports whether anything that failed is ever replaced by the policy.
+func (p *ReschedulePolicy) Allows() bool { return p != nil && (p.Attempts > 0 || p.Unlimited) }
+
 // validateReschedule checks that the policy is not ambiguous, and that its attempts
 // fit into its interval.
 func validateReschedule(ps *Problems, path string, p *ReschedulePolicy, jobType string) {

@@ -22,6 +22,7 @@ var kinds = map[state.Kind]string{
 	state.KindEvalDelete: "eval_delete", state.KindNodeEligible: "node_eligibility", state.KindCertificate: "certificate",
 	state.KindHub: "hub", state.KindNodeDrain: "node_drain", state.KindDrainStep: "drain_step", state.KindNodePurge: "node_purge",
 	state.KindNodeEvaluate: "node_evaluate", state.KindCollect: "collect", state.KindPeriodicLaunch: "periodic_launch",
+	state.KindJobScale: "job_scale", state.KindJobEvaluate: "job_evaluate", state.KindJobTag: "job_tag",
 	state.KindJobDispatch: "job_dispatch", state.KindDeploymentStatus: "deployment_status",
 	state.KindDeploymentPromote: "deployment_promote", state.KindAllocHealth: "alloc_health",
 	state.KindDeploymentDelete: "deployment_delete", state.KindSchedulerConfig: "scheduler_config",

@@ -170,6 +170,7 @@ func (a *API) routes() {
 	a.drainRoutes()
 	a.systemRoutes()
 	a.childRoutes()
+	a.stepRoutes()
 	a.allocRoutes()
 	a.orderRoutes()
 	a.evalRoutes()

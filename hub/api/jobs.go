@@ -145,11 +145,9 @@ func (a *API) jobVersions(v *state.View, r *http.Request, q query) (any, fleet.I
 		Diffs    []fleet.JobDiff `json:",omitempty"`
 	}{Versions: v.JobVersions(q.namespace, j.ID)}
 	if r.URL.Query().Get("diffs") == "true" {
-		for i := 0; i+1 < len(answer.Versions); i++ {
-			answer.Diffs = append(answer.Diffs, fleet.DiffJobs(answer.Versions[i+1], answer.Versions[i]))
-		}
+		answer.Diffs, err = jobDiffs(r, answer.Versions)
 	}
-	return answer, j.ModifyIndex, nil
+	return answer, j.ModifyIndex, err
 }
 
 // registerRequest is the body of a registration.
@@ -158,6 +156,10 @@ type registerRequest struct {
 	EnforceIndex   bool
 	JobModifyIndex fleet.Index
 	EvalPriority   int
+	Submission     *fleet.Submission
+
+	PreserveCounts    bool
+	PreserveResources bool
 }
 
 // EvalAnswer answers a change that made an evaluation.
@@ -182,6 +184,10 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, fleet.Errorf(fleet.CodeForbidden, "register job %q: the scheduler configuration rejects registrations", job.ID).
 			WithHint("an operator has set RejectJobRegistration")
 	}
+	source, warning, err := submitted(req.Submission)
+	if err != nil {
+		return nil, 0, err
+	}
 	now := a.cfg.Now().UnixNano()
 	job.SubmitTime = now
 	eval := a.newEval(job, fleet.TriggerJobRegister, now)
@@ -197,11 +203,14 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 	}
 	res, err := a.apply(r.Context(), state.JobRegister{
 		Job: job, Eval: eval, EnforceIndex: req.EnforceIndex, CheckIndex: req.JobModifyIndex, Now: now,
+		Submission: source, PreserveCounts: req.PreserveCounts, PreserveResources: req.PreserveResources,
 	})
 	if err != nil {
 		return nil, res.Index, err
 	}
-	return evalAnswer(res), res.Index, nil
+	answer := evalAnswer(res)
+	answer.Warnings = warning
+	return answer, res.Index, nil
 }
 
 // acceptable decodes a job that a request brought and refuses it with every

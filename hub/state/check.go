@@ -127,7 +127,7 @@ func (c *checker) evals() {
 func (c *checker) jobRows() {
 	for row := range scan[jobRow](c.v.txn, tableJobs, indexID, nil) {
 		job := row.job
-		if len(row.versions) == 0 || len(row.versions) > fleet.JobVersionsKept {
+		if len(row.versions) == 0 || len(row.versions) > fleet.JobVersionsKept+len(row.tags) {
 			c.fail("job %s keeps %d versions", job.ID, len(row.versions))
 			continue
 		}

@@ -51,6 +51,12 @@ type JobRegister struct {
 	EnforceIndex bool
 	CheckIndex   fleet.Index
 	Now          int64 // UnixNano
+	// Submission is the file that Job was made of; nil: not known.
+	Submission *fleet.Submission
+	// PreserveCounts and PreserveResources keep those of the stored job, in groups and
+	// tasks of the same name.
+	PreserveCounts    bool
+	PreserveResources bool
 }
 
 // JobDeregister stops a job, or with Purge removes its record; a tombstone makes

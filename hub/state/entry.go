@@ -106,5 +106,8 @@ var commands = map[Kind]reflect.Type{
 	KindCollect:           reflect.TypeFor[Collect](),
 	KindPeriodicLaunch:    reflect.TypeFor[PeriodicLaunch](),
 	KindJobDispatch:       reflect.TypeFor[JobDispatch](),
+	KindJobScale:          reflect.TypeFor[JobScale](),
+	KindJobEvaluate:       reflect.TypeFor[JobEvaluate](),
+	KindJobTag:            reflect.TypeFor[JobTag](),
 	KindJobStable:         reflect.TypeFor[JobStable](),
 }

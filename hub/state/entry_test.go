@@ -75,6 +75,9 @@ func samples() []state.Command {
 		state.DeploymentPromote{DeploymentID: "d", Groups: []string{"web"}, Eval: &eval, Now: 16},
 		state.AllocHealth{DeploymentID: "d", Healthy: []fleet.AllocID{alloc.ID}, Unhealthy: []fleet.AllocID{"b"}, Update: ptr(failedUpdate()), Rollback: j, Eval: &eval, Now: 17},
 		state.DeploymentDelete{IDs: []fleet.DeploymentID{"d"}},
+		state.JobScale{Namespace: "default", ID: "shop", JobModifyIndex: 7, Group: "web", Count: ptr(3), Message: "busy", Error: true, Meta: map[string]any{"load": 0.5}, Eval: &eval, Now: 70},
+		state.JobEvaluate{Namespace: "default", ID: "shop", ForceReschedule: true, Eval: &eval, Now: 71},
+		state.JobTag{Namespace: "default", ID: "shop", Version: 2, Latest: true, Tag: fleet.JobVersionTag{Name: "golden", Description: "good", TaggedTime: 72}, Unset: true},
 		state.JobStable{Namespace: "default", ID: "shop", Version: 3, Stable: true, Now: 74},
 	}
 }

@@ -20,6 +20,12 @@ func (t *tx) jobRegister(c JobRegister) Result {
 	if err := registrable(c, row); err != nil {
 		return Result{Err: err}
 	}
+	if row != nil && (c.PreserveCounts || c.PreserveResources) {
+		c.Job = preserved(c, row.job)
+		if err := scalable(c.Job); err != nil {
+			return Result{Err: err}
+		}
+	}
 	spec, err := EncodeSpec(c.Job)
 	if err != nil {
 		return Result{Err: fleet.AsError(err)}
@@ -30,6 +36,11 @@ func (t *tx) jobRegister(c JobRegister) Result {
 		row = t.jobVersion(c, row, hash)
 		t.jobs.put(k, row)
 		t.bump(tableJobs)
+	} else if c.Submission != nil {
+		same := *row
+		same.source(c.Submission)
+		row = &same
+		t.jobs.put(k, row)
 	}
 	t.jobRoster(row.job.Namespace, row.job.ID) // its status is to be settled
 	return Result{Version: row.job.Version, Modify: row.job.JobModifyIndex, Eval: t.jobEval(c.Eval, row.job, c.Now)}
@@ -60,26 +71,25 @@ func registrable(c JobRegister, row *jobRow) *fleet.Error {
 // jobVersion makes the row that has c.Job as its newest version.
 func (t *tx) jobVersion(c JobRegister, old *jobRow, hash string) *jobRow {
 	job := *c.Job
-	job.Stop, job.Stable, job.StatusDescription = false, false, ""
+	job.Stop, job.Stable, job.StatusDescription, job.VersionTag = false, false, "", nil
 	job.Status, job.SpecHash = fleet.JobStatusPending, hash
 	job.Version, job.CreateIndex = 0, t.index
 	job.ModifyIndex, job.JobModifyIndex = t.index, t.index
 	if job.SubmitTime == 0 {
 		job.SubmitTime = c.Now
 	}
-	row := &jobRow{job: &job}
+	row := &jobRow{}
 	if old != nil {
+		*row = *old
 		job.Version, job.CreateIndex = old.job.Version+1, old.job.CreateIndex
-		row.evaluated, row.queued, row.launched = old.evaluated, old.queued, old.launched
-		row.versions, row.stable = old.versions, old.stable
 	}
+	row.job = &job
 	row.versions = append([]*fleet.Job{&job}, row.versions...)
 	t.refer(&job, 1)
-	if len(row.versions) > fleet.JobVersionsKept {
-		t.refer(row.versions[fleet.JobVersionsKept], -1)
-		row.versions = slices.Clip(row.versions[:fleet.JobVersionsKept])
+	if c.Submission != nil {
+		row.source(c.Submission)
 	}
-	row.stable = keptStable(row)
+	t.keepVersions(row)
 	return row
 }
 
@@ -261,10 +271,11 @@ func (v *View) JobVersions(ns string, id fleet.JobID) []*fleet.Job {
 	}
 	out := slices.Clone(row.versions)
 	for i, j := range out {
-		if slices.Contains(row.stable, j.Version) {
-			stable := *j
-			stable.Stable = true
-			out[i] = &stable
+		tag, tagged := row.tag(j.Version)
+		if stable := slices.Contains(row.stable, j.Version); stable || tagged {
+			shown := *j
+			shown.Stable, shown.VersionTag = stable, tag
+			out[i] = &shown
 		}
 	}
 	out[0] = row.job

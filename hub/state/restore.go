@@ -148,6 +148,8 @@ func (in *loader) record(kind byte, body []byte) error {
 		})
 	case recordJob:
 		return into(body, in.job)
+	case recordSource:
+		return into(body, in.source)
 	case recordNode:
 		return into(body, func(s *savedNode) error {
 			in.t.nodes.put(key(string(s.Node.ID)), &nodeRow{s.Node, s.Opened, s.Apart, s.History.restored(), s.Fenced})
@@ -173,7 +175,8 @@ func (in *loader) record(kind byte, body []byte) error {
 }
 
 func (in *loader) job(s *savedJob) error {
-	row := &jobRow{job: &s.Job, queued: s.Queued, evaluated: s.Evaluated, launched: s.Launched, stable: s.Stable}
+	row := &jobRow{job: &s.Job, queued: s.Queued, evaluated: s.Evaluated, launched: s.Launched, stable: s.Stable,
+		scaled: s.Scaled, tags: s.Tags}
 	for _, ref := range s.Versions {
 		job, err := in.body(s.Job.Namespace, s.Job.ID, ref)
 		if err != nil {
@@ -183,6 +186,15 @@ func (in *loader) job(s *savedJob) error {
 		in.t.refer(job, 1)
 	}
 	in.t.jobs.put(jobKeyOf(s.Job.Namespace, s.Job.ID), row)
+	return nil
+}
+
+func (in *loader) source(s *savedSource) error {
+	row := in.t.jobs.at(in.t, jobKeyOf(s.Namespace, s.Job))
+	if row == nil || s.Source == nil {
+		return fleet.Errorf(fleet.CodeInvalid, "job %s, whose file it is, is missing", s.Job)
+	}
+	row.sources = append(row.sources, versionSource{s.Version, s.Source})
 	return nil
 }
 

@@ -61,10 +61,13 @@ type (
 	jobRow struct {
 		job       *fleet.Job
 		versions  []*fleet.Job
-		queued    map[string]int // by group, as the newest evaluation said
-		evaluated bool           // it had an evaluation or an allocation once
-		launched  int64          // up to when a periodic job is launched (UnixNano)
-		stable    []uint64       // kept versions that a deployment brought to success, newest first
+		queued    map[string]int                  // by group, as the newest evaluation said
+		evaluated bool                            // it had an evaluation or an allocation once
+		launched  int64                           // up to when a periodic job is launched (UnixNano)
+		scaled    map[string][]fleet.ScalingEvent // by group, newest first
+		tags      []taggedVersion
+		sources   []versionSource
+		stable    []uint64 // kept versions that a deployment brought to success, newest first
 	}
 	// bodyRow is a version of a job that is kept because refs versions or
 	// allocations point to it.

@@ -45,6 +45,8 @@ const (
 
 	recordWindow = 60
 	recordEvent  = 61
+
+	recordSource = 70
 )
 
 // What a record holds beyond what its noun does.
@@ -65,6 +67,14 @@ type (
 		Evaluated bool
 		Launched  int64
 		Stable    []uint64
+		Scaled    map[string][]fleet.ScalingEvent
+		Tags      []taggedVersion
+	}
+	savedSource struct {
+		Namespace string
+		Job       fleet.JobID
+		Version   uint64
+		Source    *fleet.Submission
 	}
 	savedNode struct {
 		Node    fleet.Node
@@ -161,11 +171,15 @@ func (v *View) persistWork(out *recordWriter) {
 		out.put(recordBody, *r.job)
 	}
 	for r := range scan[jobRow](v.txn, tableJobs, indexID, nil) {
-		saved := savedJob{Job: *r.job, Queued: r.queued, Evaluated: r.evaluated, Launched: r.launched, Stable: r.stable}
+		saved := savedJob{Job: *r.job, Queued: r.queued, Evaluated: r.evaluated, Launched: r.launched, Stable: r.stable,
+			Scaled: r.scaled, Tags: r.tags}
 		for _, j := range r.versions {
 			saved.Versions = append(saved.Versions, savedBodyRef{j.SpecHash, j.Version, j.CreateIndex})
 		}
 		out.put(recordJob, saved)
+		for _, s := range r.sources {
+			out.put(recordSource, savedSource{r.job.Namespace, r.job.ID, s.Version, s.Source})
+		}
 	}
 	for r := range scan[nodeRow](v.txn, tableNodes, indexID, nil) {
 		out.put(recordNode, savedNode{r.Node, r.opened, r.apart, r.history.saved(), r.fenced})

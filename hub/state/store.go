@@ -116,6 +116,12 @@ func (t *tx) apply(c Command) Result {
 		return t.periodicLaunch(c)
 	case JobDispatch:
 		return t.jobDispatch(c)
+	case JobScale:
+		return t.jobScale(c)
+	case JobEvaluate:
+		return t.jobEvaluate(c)
+	case JobTag:
+		return t.jobTag(c)
 	case JobStable:
 		return t.jobStable(c)
 	}

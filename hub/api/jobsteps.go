@@ -1,0 +1,296 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func (a *API) stepRoutes() {
+	a.mux.HandleFunc("GET /v1/job/{id}/scale", a.read(a.scaleStatus))
+	a.put("/v1/job/{id}/scale", a.write(a.scaleJob))
+	a.put("/v1/job/{id}/evaluate", a.write(a.evaluateJob))
+	a.mux.HandleFunc("GET /v1/job/{id}/submission", a.read(a.readSubmission))
+	a.put("/v1/job/{id}/versions/{tag}/tag", a.write(a.tagVersion))
+	a.mux.HandleFunc("DELETE /v1/job/{id}/versions/{tag}/tag", a.write(a.untagVersion))
+}
+
+// scaleRequest is the body of a scaling: a count, or what a scaler has to say.
+type scaleRequest struct {
+	Count          *int64
+	Target         map[string]string
+	Message        string
+	Error          bool
+	Meta           map[string]any
+	JobModifyIndex fleet.Index
+}
+
+func (req scaleRequest) check(id fleet.JobID) error {
+	wrong := func(format string, args ...any) error {
+		return fleet.Errorf(fleet.CodeInvalid, "scale job %s: %s", id, fmt.Sprintf(format, args...))
+	}
+	meta, err := json.Marshal(req.Meta)
+	switch {
+	case req.Target["Group"] == "":
+		return fleet.AsError(wrong("no group is named")).WithHint(`send {"Target": {"Group": …}}`)
+	case req.Target["Job"] != "" && req.Target["Job"] != string(id):
+		return wrong("the target is job %q", req.Target["Job"])
+	case req.Error && req.Count != nil:
+		return wrong("an error does not come with a count")
+	case req.Count != nil && (*req.Count < 0 || *req.Count > fleet.JobCountMax):
+		return wrong("count %d is not within 0 to %d", *req.Count, fleet.JobCountMax)
+	case len(req.Message) > fleet.MaxScalingMessage:
+		return wrong("the message has %d bytes, at most %d are kept", len(req.Message), fleet.MaxScalingMessage)
+	case err != nil || len(meta) > fleet.MaxScalingMeta:
+		return wrong("the meta has %d bytes as JSON, at most %d are kept", len(meta), fleet.MaxScalingMeta)
+	}
+	return nil
+}
+
+// scaleJob gives a group another count, or notes why it got none.
+func (a *API) scaleJob(r *http.Request) (any, fleet.Index, error) {
+	var req scaleRequest
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	job, err := a.namedJob(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := req.check(job.ID); err != nil {
+		return nil, 0, err
+	}
+	now := a.cfg.Now().UnixNano()
+	c := state.JobScale{
+		Namespace: job.Namespace, ID: job.ID, JobModifyIndex: req.JobModifyIndex, Group: req.Target["Group"],
+		Message: req.Message, Error: req.Error, Meta: req.Meta, Now: now,
+	}
+	if req.Count != nil {
+		count := int(*req.Count)
+		if _, err := job.Scaled(c.Group, count); err != nil {
+			return nil, 0, err
+		}
+		c.Count = &count
+		if job.Starts() {
+			c.Eval = a.newEval(job, fleet.TriggerScaling, now)
+		}
+	}
+	res, err := a.apply(r.Context(), c)
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return evalAnswer(res), res.Index, nil
+}
+
+// ScaleStatus is how a job's groups are scaled.
+type ScaleStatus struct {
+	JobID          fleet.JobID
+	Namespace      string
+	JobCreateIndex fleet.Index
+	JobModifyIndex fleet.Index
+	JobStopped     bool
+	TaskGroups     map[string]GroupScale
+}
+
+// GroupScale is how one group is scaled: what is wanted, what is there, and the newest
+// steps, the last first.
+type GroupScale struct {
+	Desired, Placed, Running, Healthy, Unhealthy int
+	Events                                       []fleet.ScalingEvent
+}
+
+func (a *API) scaleStatus(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	j, err := needJob(v, r, q)
+	if err != nil {
+		return nil, v.TableIndex("jobs"), err
+	}
+	events := v.ScalingEvents(j.Namespace, j.ID)
+	answer := ScaleStatus{
+		JobID: j.ID, Namespace: j.Namespace, JobCreateIndex: j.CreateIndex, JobModifyIndex: j.JobModifyIndex,
+		JobStopped: j.Stop, TaskGroups: map[string]GroupScale{},
+	}
+	for _, g := range j.TaskGroups {
+		answer.TaskGroups[g.Name] = GroupScale{Desired: g.Count, Events: events[g.Name]}
+	}
+	for al := range v.AllocsByJob(j.Namespace, j.ID) {
+		g, ok := answer.TaskGroups[al.TaskGroup]
+		if !ok || al.Terminal() {
+			continue
+		}
+		g.Placed++
+		if al.ClientStatus == fleet.ClientRunning {
+			g.Running++
+		}
+		if d := al.DeploymentStatus; d != nil && d.Healthy != nil {
+			if *d.Healthy {
+				g.Healthy++
+			} else {
+				g.Unhealthy++
+			}
+		}
+		answer.TaskGroups[al.TaskGroup] = g
+	}
+	return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs")), nil
+}
+
+// evaluateJob has the scheduler look at a job again.
+func (a *API) evaluateJob(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		JobID       fleet.JobID
+		EvalOptions struct{ ForceReschedule bool }
+	}
+	if r.ContentLength != 0 {
+		if err := body(r, &req); err != nil {
+			return nil, 0, err
+		}
+	}
+	job, err := a.namedJob(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if req.JobID != "" && req.JobID != job.ID {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "evaluate job %q: the request's body names job %q", job.ID, req.JobID)
+	}
+	now := a.cfg.Now().UnixNano()
+	res, err := a.apply(r.Context(), state.JobEvaluate{
+		Namespace: job.Namespace, ID: job.ID, ForceReschedule: req.EvalOptions.ForceReschedule,
+		Eval: a.newEval(job, fleet.TriggerJobRegister, now), Now: now,
+	})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return evalAnswer(res), res.Index, nil
+}
+
+// SubmissionAnswer is the file that a version of a job was made of.
+type SubmissionAnswer struct {
+	fleet.Submission
+	Namespace      string
+	JobID          fleet.JobID
+	Version        uint64
+	JobModifyIndex fleet.Index
+}
+
+func (a *API) readSubmission(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	j, err := needJob(v, r, q)
+	if err != nil {
+		return nil, v.TableIndex("jobs"), err
+	}
+	version := j.Version
+	if s := r.URL.Query().Get("version"); s != "" {
+		if version, err = strconv.ParseUint(s, 10, 64); err != nil {
+			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter version: %q is not a whole number", s)
+		}
+	}
+	for _, kept := range v.JobVersions(j.Namespace, j.ID) {
+		if kept.Version != version {
+			continue
+		}
+		source := v.Submission(j.Namespace, j.ID, version)
+		if source == nil {
+			return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "no source of version %d of job %q is kept", version, j.ID).
+				WithHint("it is kept where the job is registered with one, as job run does, of at most %d bytes", fleet.MaxSubmission)
+		}
+		return SubmissionAnswer{*source, j.Namespace, j.ID, version, kept.JobModifyIndex}, v.TableIndex("jobs"), nil
+	}
+	return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "version %d of job %q is not kept", version, j.ID)
+}
+
+// submitted is the source that comes with a registration, and what is to be said of it.
+func submitted(s *fleet.Submission) (*fleet.Submission, string, error) {
+	switch {
+	case s == nil || s.Source == "":
+		return nil, "", nil
+	case s.Check() != nil:
+		return nil, "", s.Check()
+	case s.Size() > fleet.MaxSubmission:
+		return nil, fmt.Sprintf("the job's source has %d bytes, more than %d, and is not kept", s.Size(), fleet.MaxSubmission), nil
+	}
+	return s, "", nil
+}
+
+// maxTagName and maxTagDescription bound a version's tag, in bytes.
+const (
+	maxTagName        = 128
+	maxTagDescription = 1000
+)
+
+func (a *API) tagVersion(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		Version     uint64
+		Latest      bool
+		Description string
+	}
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	name := r.PathValue("tag")
+	if len(name) > maxTagName || len(req.Description) > maxTagDescription {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "tag a version of job %q: a name has at most %d bytes, a description %d",
+			jobID(r), maxTagName, maxTagDescription)
+	}
+	tag := fleet.JobVersionTag{Name: name, Description: req.Description, TaggedTime: a.cfg.Now().UnixNano()}
+	index, err := a.changeTag(r, state.JobTag{Version: req.Version, Latest: req.Latest, Tag: tag})
+	return tag, index, err
+}
+
+func (a *API) untagVersion(r *http.Request) (any, fleet.Index, error) {
+	index, err := a.changeTag(r, state.JobTag{Tag: fleet.JobVersionTag{Name: r.PathValue("tag")}, Unset: true})
+	return struct{}{}, index, err
+}
+
+func (a *API) changeTag(r *http.Request, c state.JobTag) (fleet.Index, error) {
+	job, err := a.namedJob(r)
+	if err != nil {
+		return 0, err
+	}
+	c.Namespace, c.ID = job.Namespace, job.ID
+	res, err := a.apply(r.Context(), c)
+	return res.Index, err
+}
+
+// jobDiffs compares each version with the one before it, or where the request names
+// one, each with that.
+func jobDiffs(r *http.Request, versions []*fleet.Job) ([]fleet.JobDiff, error) {
+	p := r.URL.Query()
+	tag, number := p.Get("diff_tag"), p.Get("diff_version")
+	var diffs []fleet.JobDiff
+	if tag == "" && number == "" {
+		for i := 0; i+1 < len(versions); i++ {
+			diffs = append(diffs, fleet.DiffJobs(versions[i+1], versions[i]))
+		}
+		return diffs, nil
+	}
+	if tag != "" && number != "" {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "compare versions: both diff_tag and diff_version are given").WithHint("give one of them")
+	}
+	base, err := baseOf(versions, tag, number)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range versions {
+		diffs = append(diffs, fleet.DiffJobs(base, v))
+	}
+	return diffs, nil
+}
+
+// baseOf is the version of a tag, or of a number.
+func baseOf(versions []*fleet.Job, tag, number string) (*fleet.Job, error) {
+	n, err := strconv.ParseUint(number, 10, 64)
+	if number != "" && err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "compare versions: diff_version %q is not a whole number", number)
+	}
+	for _, v := range versions {
+		if number != "" && v.Version == n || tag != "" && v.VersionTag != nil && v.VersionTag.Name == tag {
+			return v, nil
+		}
+	}
+	if tag != "" {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "compare versions: no version has the tag %q", tag)
+	}
+	return nil, fleet.Errorf(fleet.CodeNotFound, "compare versions: version %d is not kept", n)
+}

@@ -1,0 +1,318 @@
+package state
+
+import (
+	"maps"
+	"slices"
+
+	"skerry/fleet"
+)
+
+// JobScale gives a group of a job another count, as a new version with an evaluation,
+// and notes why; or, without a count, what a scaler has to say. It is refused
+// (conflict) where the job is stopped, and with a count while a deployment of the job
+// goes on.
+type JobScale struct {
+	Namespace      string
+	ID             fleet.JobID
+	JobModifyIndex fleet.Index // 0: whatever it is
+	Group          string
+	Count          *int
+	Message        string
+	Error          bool
+	Meta           map[string]any
+	Eval           *fleet.Evaluation // nil: none
+	Now            int64
+}
+
+// JobEvaluate makes an evaluation of a job as it is; with ForceReschedule one that
+// replaces what has failed and waits for its delay, or has used up its attempts.
+type JobEvaluate struct {
+	Namespace       string
+	ID              fleet.JobID
+	ForceReschedule bool
+	Eval            *fleet.Evaluation
+	Now             int64
+}
+
+// JobTag gives a kept version of a job a name, under which it is kept for as long as
+// it has it. Unset takes the name away.
+type JobTag struct {
+	Namespace string
+	ID        fleet.JobID
+	Version   uint64
+	Latest    bool // the newest, and not Version
+	Tag       fleet.JobVersionTag
+	Unset     bool
+}
+
+const (
+	KindJobScale    Kind = 70
+	KindJobEvaluate Kind = 71
+	KindJobTag      Kind = 72
+)
+
+func (JobScale) Kind() Kind    { return KindJobScale }
+func (JobEvaluate) Kind() Kind { return KindJobEvaluate }
+func (JobTag) Kind() Kind      { return KindJobTag }
+
+// MaxVersionTags bounds the versions of a job that are kept for their names.
+const MaxVersionTags = 32
+
+type (
+	// taggedVersion is the name of a kept version.
+	taggedVersion struct {
+		Version uint64
+		Tag     fleet.JobVersionTag
+	}
+	// versionSource is the job file of a kept version.
+	versionSource struct {
+		Version uint64
+		Source  *fleet.Submission
+	}
+)
+
+// jobStep finds the job that a step is about.
+func (t *tx) jobStep(verb, ns string, id fleet.JobID) (*jobRow, *fleet.Error) {
+	row := t.jobs.at(t, jobKeyOf(ns, id))
+	switch {
+	case row == nil:
+		return nil, fleet.Errorf(fleet.CodeNotFound, "%s job %s: there is no such job in namespace %q", verb, id, ns)
+	case row.job.Stop && verb != "tag":
+		return nil, fleet.Errorf(fleet.CodeConflict, "%s job %s: it is stopped", verb, id).WithHint("register it again")
+	}
+	return row, nil
+}
+
+func (t *tx) jobScale(c JobScale) Result {
+	row, err := t.jobStep("scale", c.Namespace, c.ID)
+	switch {
+	case err != nil:
+		return Result{Err: err}
+	case c.JobModifyIndex != 0 && c.JobModifyIndex != row.job.JobModifyIndex:
+		return refused(fleet.CodeConflict, "scale job %s: its job modify index is %d, not %d", c.ID, row.job.JobModifyIndex, c.JobModifyIndex)
+	case row.job.Group(c.Group) == nil:
+		return refused(fleet.CodeInvalid, "scale job %s: it has no group %q", c.ID, c.Group)
+	case c.Count != nil && len(t.activeDeployments(c.Namespace, c.ID)) > 0:
+		return Result{Err: fleet.Errorf(fleet.CodeConflict, "scale job %s: it has an active deployment", c.ID).
+			WithHint("wait for its end, or register the job with another count")}
+	}
+	event := fleet.ScalingEvent{
+		Time: c.Now, Count: c.Count, PreviousCount: row.job.Group(c.Group).Count,
+		Message: c.Message, Error: c.Error, Meta: c.Meta, CreateIndex: t.index,
+	}
+	res := Result{Version: row.job.Version, Modify: row.job.JobModifyIndex}
+	if c.Count != nil {
+		job, err := row.job.Scaled(c.Group, *c.Count)
+		if err != nil {
+			return Result{Err: fleet.AsError(err)}
+		}
+		if res = t.jobRegister(JobRegister{Job: job, Eval: c.Eval, Now: c.Now}); res.Err != nil {
+			return res
+		}
+		if res.Eval != "" {
+			event.EvalID = &res.Eval
+		}
+	}
+	k := jobKeyOf(c.Namespace, c.ID)
+	next := *t.jobs.at(t, k)
+	next.scaled = scaledAlso(next.scaled, next.job, c.Group, event)
+	t.jobs.put(k, &next)
+	t.bump(tableJobs)
+	return res
+}
+
+// scaledAlso adds an event before the older ones of its group. Those of groups that
+// the job does not have any more go.
+func scaledAlso(old map[string][]fleet.ScalingEvent, job *fleet.Job, group string, e fleet.ScalingEvent) map[string][]fleet.ScalingEvent {
+	next := maps.Clone(old)
+	maps.DeleteFunc(next, func(name string, _ []fleet.ScalingEvent) bool { return job.Group(name) == nil })
+	if next == nil {
+		next = map[string][]fleet.ScalingEvent{}
+	}
+	events := append([]fleet.ScalingEvent{e}, next[group]...)
+	next[group] = slices.Clip(events[:min(len(events), fleet.ScalingEventsKept)])
+	return next
+}
+
+func (t *tx) jobEvaluate(c JobEvaluate) Result {
+	row, err := t.jobStep("evaluate", c.Namespace, c.ID)
+	switch {
+	case err != nil:
+		return Result{Err: err}
+	case row.job.IsPeriodic():
+		return Result{Err: fleet.Errorf(fleet.CodeInvalid, "evaluate job %s: it is periodic, and does not run itself", c.ID).
+			WithHint("launch it now: job periodic force")}
+	case row.job.IsParameterized():
+		return refused(fleet.CodeInvalid, "evaluate job %s: it is parameterized, and does not run itself", c.ID)
+	}
+	if c.ForceReschedule {
+		t.forceReschedule(row.job, c.Now)
+	}
+	return Result{Modify: row.job.JobModifyIndex, Eval: t.jobEval(c.Eval, row.job, c.Now)}
+}
+
+// forceReschedule flags what has failed, was not replaced, and may be by its group's
+// policy in general.
+func (t *tx) forceReschedule(job *fleet.Job, now int64) {
+	r := t.jobRosters.at(t, jobKeyOf(job.Namespace, job.ID))
+	if r == nil {
+		return
+	}
+	for _, id := range r.allocs {
+		a := t.alloc(id)
+		if a == nil || a.ClientStatus != fleet.ClientFailed || a.DesiredStatus != fleet.DesiredRun || a.NextAllocation != "" ||
+			a.DesiredTransition.Reschedule {
+			continue
+		}
+		if g := job.Group(a.TaskGroup); g == nil || !g.ReschedulePolicy.Allows() {
+			continue
+		}
+		t.changeAlloc(id, now, func(a *allocRow) {
+			a.DesiredTransition.Reschedule = true
+			a.history.add(t.allocMark(a, "replacement asked for", "", now))
+		})
+	}
+}
+
+func (t *tx) jobTag(c JobTag) Result {
+	row, err := t.jobStep("tag", c.Namespace, c.ID)
+	if err != nil {
+		return Result{Err: err}
+	}
+	if c.Latest {
+		c.Version = row.job.Version
+	}
+	next := *row
+	at := slices.IndexFunc(row.tags, func(v taggedVersion) bool { return v.Tag.Name == c.Tag.Name })
+	switch {
+	case c.Unset && at < 0:
+		return refused(fleet.CodeNotFound, "untag job %s: no version of it has the tag %q", c.ID, c.Tag.Name)
+	case c.Unset:
+		c.Version = row.tags[at].Version
+	case at >= 0 && row.tags[at].Version != c.Version:
+		return Result{Err: fleet.Errorf(fleet.CodeConflict, "tag version %d of job %s: version %d has the tag %q",
+			c.Version, c.ID, row.tags[at].Version, c.Tag.Name).WithHint("unset it first, or take another name")}
+	case !slices.ContainsFunc(row.versions, func(j *fleet.Job) bool { return j.Version == c.Version }):
+		return refused(fleet.CodeNotFound, "tag version %d of job %s: there is no such version, or it is not kept any more", c.Version, c.ID)
+	}
+	next.tags = slices.DeleteFunc(slices.Clone(row.tags), func(v taggedVersion) bool { return v.Version == c.Version })
+	var tag *fleet.JobVersionTag
+	if !c.Unset {
+		if len(next.tags) >= MaxVersionTags {
+			return Result{Err: fleet.Errorf(fleet.CodeConflict, "tag version %d of job %s: %d versions are tagged already",
+				c.Version, c.ID, MaxVersionTags).WithHint("unset a tag that nobody needs")}
+		}
+		tag = &c.Tag
+		next.tags = append(next.tags, taggedVersion{c.Version, c.Tag})
+	}
+	if row.job.Version == c.Version {
+		job := *row.job
+		job.VersionTag, job.ModifyIndex = tag, t.index
+		next.job = &job
+	}
+	t.keepVersions(&next)
+	t.jobs.put(jobKeyOf(c.Namespace, c.ID), &next)
+	t.bump(tableJobs)
+	return Result{Version: c.Version, Modify: next.job.JobModifyIndex}
+}
+
+// keepVersions lets go of old versions: of those without a name the newest
+// fleet.JobVersionsKept stay.
+func (t *tx) keepVersions(row *jobRow) {
+	var kept []*fleet.Job
+	plain := 0
+	for _, j := range row.versions {
+		if _, tagged := row.tag(j.Version); !tagged {
+			plain++
+			if plain > fleet.JobVersionsKept {
+				t.refer(j, -1)
+				continue
+			}
+		}
+		kept = append(kept, j)
+	}
+	row.versions = kept
+	row.stable = keptStable(row)
+	row.sources = slices.DeleteFunc(slices.Clone(row.sources), func(s versionSource) bool {
+		return !slices.ContainsFunc(kept, func(j *fleet.Job) bool { return j.Version == s.Version })
+	})
+}
+
+func (r *jobRow) tag(version uint64) (*fleet.JobVersionTag, bool) {
+	for _, v := range r.tags {
+		if v.Version == version {
+			return &v.Tag, true
+		}
+	}
+	return nil, false
+}
+
+// source notes the job file of the newest version.
+func (r *jobRow) source(s *fleet.Submission) {
+	r.sources = slices.DeleteFunc(slices.Clone(r.sources), func(v versionSource) bool { return v.Version == r.job.Version })
+	r.sources = append(r.sources, versionSource{r.job.Version, s})
+}
+
+// preserved is a job with the counts, or the resources, that the stored one has in
+// groups and tasks of the same name.
+func preserved(c JobRegister, old *fleet.Job) *fleet.Job {
+	job := *c.Job
+	job.TaskGroups = slices.Clone(c.Job.TaskGroups)
+	for i := range job.TaskGroups {
+		g := &job.TaskGroups[i]
+		was := old.Group(g.Name)
+		if was == nil {
+			continue
+		}
+		if c.PreserveCounts {
+			g.Count = was.Count
+		}
+		if !c.PreserveResources {
+			continue
+		}
+		g.Tasks = slices.Clone(g.Tasks)
+		for k := range g.Tasks {
+			if task := was.Task(g.Tasks[k].Name); task != nil {
+				g.Tasks[k].Resources = task.Resources
+			}
+		}
+	}
+	return &job
+}
+
+// scalable refuses a job with a count that was preserved and that its scaling policy
+// does not allow.
+func scalable(job *fleet.Job) *fleet.Error {
+	for _, g := range job.TaskGroups {
+		if g.Scaling == nil || fleet.RunsEverywhere(job.Type) {
+			continue
+		}
+		if _, err := job.Scaled(g.Name, g.Count); err != nil {
+			return fleet.AsError(err)
+		}
+	}
+	return nil
+}
+
+// ScalingEvents are those kept of a job, by group, newest first.
+func (v *View) ScalingEvents(ns string, id fleet.JobID) map[string][]fleet.ScalingEvent {
+	row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	if !ok {
+		return nil
+	}
+	return row.scaled
+}
+
+// Submission is the job file of a kept version, or nil where none is kept.
+func (v *View) Submission(ns string, id fleet.JobID, version uint64) *fleet.Submission {
+	row, ok := one[jobRow](v, tableJobs, jobKeyOf(ns, id))
+	if !ok {
+		return nil
+	}
+	for _, s := range row.sources {
+		if s.Version == version {
+			return s.Source
+		}
+	}
+	return nil
+}
