@@ -15,7 +15,6 @@ var unsupported = []struct {
 	paths []string // of fields, without indexes
 }{
 	{"windows of an update block", []string{"TaskGroups.Update.Windows"}},
-	{"dispatch_payload block", []string{"TaskGroups.Tasks.DispatchPayload"}},
 	{"migrate of ephemeral_disk", []string{"TaskGroups.EphemeralDisk.Migrate"}},
 	{"network block of a task", []string{"TaskGroups.Tasks.Resources.Networks"}},
 	{"network mode other than host", []string{"TaskGroups.Networks.Mode"}},

@@ -17,8 +17,9 @@ import (
 )
 
 func jobCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "job", Short: "Run, plan, show and stop jobs"}
+	c := &cobra.Command{Use: "job", Short: "Run, plan, show, scale, restart and stop jobs"}
 	c.AddCommand(jobRun(o), jobPlan(o), jobValidate(o), jobStatus(o), jobStop(o), jobInspect(o), jobHistory(o), jobRevert(o))
+	c.AddCommand(jobScale(o), jobScalingEvents(o), jobEval(o), jobTag(o), jobDispatch(o), jobPeriodic(o), jobRestart(o))
 	return c
 }
 
@@ -31,11 +32,16 @@ type registration struct {
 	Job            *fleet.Job
 	EnforceIndex   bool        `json:",omitempty"`
 	JobModifyIndex fleet.Index `json:",omitempty"`
+
+	Submission        *fleet.Submission `json:",omitempty"`
+	PreserveCounts    bool              `json:",omitempty"`
+	PreserveResources bool              `json:",omitempty"`
 }
 
 func jobRun(o *operator) *cobra.Command {
 	var file fileFlags
 	var detach, output bool
+	var preserve struct{ counts, resources bool }
 	var checkIndex uint64
 	c := &cobra.Command{
 		Use: "run FILE", Short: "Register a job, and follow it until it runs", Args: cobra.ExactArgs(1),
@@ -55,7 +61,7 @@ func jobRun(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			reg := registration{Job: job}
+			reg := registration{Job: job, Submission: file.source, PreserveCounts: preserve.counts, PreserveResources: preserve.resources}
 			if cmd.Flags().Changed("check-index") {
 				reg.EnforceIndex, reg.JobModifyIndex = true, fleet.Index(checkIndex)
 			}
@@ -66,14 +72,12 @@ func jobRun(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Job %q registered, evaluation %s\n", job.ID, fleet.Short(answer.EvalID))
-			if detach {
-				return nil
-			}
-			return follow(cmd.Context(), hub, cmd.OutOrStdout(), answer.EvalID)
+			return o.evaluated(cmd, hub, answer, detach, fmt.Sprintf("Job %q registered", job.ID))
 		},
 	}
 	file.add(c)
+	c.Flags().BoolVar(&preserve.counts, "preserve-counts", false, "keep the counts of the job that there is")
+	c.Flags().BoolVar(&preserve.resources, "preserve-resources", false, "keep the resources of the job that there is")
 	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the job is registered")
 	c.Flags().BoolVar(&output, "output", false, "write the job as JSON, as it would be registered, and do nothing")
 	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "register only where the job's modify index is this one; 0: it does not exist")
@@ -151,9 +155,13 @@ func jobStop(o *operator) *cobra.Command {
 }
 
 func jobInspect(o *operator) *cobra.Command {
-	return &cobra.Command{
+	var hcl, withVars bool
+	c := &cobra.Command{
 		Use: "inspect ID", Short: "Show a job as JSON, as job run takes it", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if hcl {
+				return o.inspectSource(cmd, args[0], withVars)
+			}
 			hub, err := o.client()
 			if err != nil {
 				return err
@@ -165,6 +173,10 @@ func jobInspect(o *operator) *cobra.Command {
 			return console.JSON(cmd.OutOrStdout(), struct{ Job *fleet.Job }{job})
 		},
 	}
+	c.Flags().BoolVar(&hcl, "hcl", false, "show the file that it was made of instead")
+	c.Flags().BoolVar(&withVars, "with-vars", false, "with --hcl, also the variables that it was given")
+	c.Flags().Uint64("version", 0, "with --hcl, of another version than the newest")
+	return c
 }
 
 // findJob reads the whole job that an abbreviated id names.
@@ -181,7 +193,8 @@ func findJob(cmd *cobra.Command, hub *client.Client, ref string) (*fleet.Job, er
 }
 
 func jobHistory(o *operator) *cobra.Command {
-	return &cobra.Command{
+	var tag string
+	c := &cobra.Command{
 		Use: "history ID", Short: "Show a job's versions, and what each changed", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.client()
@@ -196,7 +209,14 @@ func jobHistory(o *operator) *cobra.Command {
 				Versions []fleet.Job
 				Diffs    []fleet.JobDiff
 			}
-			if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, "/versions?diffs=true"), nil, &answer); err != nil {
+			q := url.Values{"diffs": {"true"}}
+			if tag != "" {
+				q.Set("diff_tag", tag)
+			}
+			if f := cmd.Flag("diff-version"); f.Changed {
+				q.Set("diff_version", f.Value.String())
+			}
+			if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, "/versions"), q, &answer); err != nil {
 				return err
 			}
 			if o.json {
@@ -204,8 +224,11 @@ func jobHistory(o *operator) *cobra.Command {
 			}
 			for i, v := range answer.Versions {
 				state := ""
+				if v.VersionTag != nil {
+					state = fmt.Sprintf(", tag %q", v.VersionTag.Name)
+				}
 				if v.Stop {
-					state = ", stopped"
+					state += ", stopped"
 				}
 				if v.Stable {
 					state += ", stable"
@@ -218,6 +241,9 @@ func jobHistory(o *operator) *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().StringVar(&tag, "diff-tag", "", "compare each version with the one of this tag, and not with the one before it")
+	c.Flags().Uint64("diff-version", 0, "compare each version with this one")
+	return c
 }
 
 // counts writes what is not zero, in order.

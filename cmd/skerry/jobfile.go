@@ -1,10 +1,12 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +21,9 @@ type fileFlags struct {
 	varFiles []string
 	// readOnly takes also what cannot be registered yet.
 	readOnly bool
+
+	// source is the file as it was read.
+	source *fleet.Submission
 }
 
 func (f *fileFlags) add(cmd *cobra.Command) {
@@ -29,11 +34,17 @@ func (f *fileFlags) add(cmd *cobra.Command) {
 // parse reads a job file, "-" being the standard input.
 func (f *fileFlags) parse(cmd *cobra.Command, name string) (*fleet.Job, error) {
 	opts := jobspec.Options{Vars: f.vars, Environ: os.Environ(), Drivers: edged.DriverNames(), ForRegistration: !f.readOnly}
+	f.source = &fleet.Submission{Format: fleet.FormatHCL2, VariableFlags: map[string]string{}}
+	for _, v := range f.vars {
+		name, value, _ := strings.Cut(v, "=")
+		f.source.VariableFlags[name] = value
+	}
 	for _, path := range f.varFiles {
 		src, err := readJobFile(path)
 		if err != nil {
 			return nil, err
 		}
+		f.source.Variables += string(src)
 		opts.VarFiles = append(opts.VarFiles, jobspec.File{Name: path, Src: src})
 	}
 	folder := filepath.Dir(name) // "." for the standard input
@@ -48,11 +59,20 @@ func (f *fileFlags) parse(cmd *cobra.Command, name string) (*fleet.Job, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the job from the standard input: %w", err)
 		}
-		return jobspec.Parse("stdin", src, opts)
+		return f.made("stdin", src, opts)
 	}
 	src, err := readJobFile(name)
 	if err != nil {
 		return nil, err
+	}
+	return f.made(name, src, opts)
+}
+
+// made parses a file and notes it as the job's source.
+func (f *fileFlags) made(name string, src []byte, opts jobspec.Options) (*fleet.Job, error) {
+	f.source.Source = string(src)
+	if json.Valid(src) {
+		f.source.Format = fleet.FormatJSON
 	}
 	return jobspec.Parse(name, src, opts)
 }

@@ -52,6 +52,9 @@ func (t *task) launch(ctx context.Context) (drivers.Task, error) {
 	if err := t.runner.factory.Dirs.folders(t.runner.id, t.name).make(); err != nil {
 		return nil, drivers.Recoverable(err)
 	}
+	if err := t.givePayload(s); err != nil {
+		return nil, drivers.Recoverable(err)
+	}
 	h, err := driver.Start(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -131,11 +131,6 @@ func TestNomadClientEvaluatesAJob(t *testing.T) {
 	if status, text := mustPut(t, srv.URL+"/v1/job/web/evaluate", `{"JobID":"other"}`); status != 400 {
 		t.Errorf("a body of another job: %d %s", status, text)
 	}
-	if _, _, err := c.Jobs().Deregister("web", false, nil); err != nil {
-		t.Fatal(err)
-	}
-	_, _, err = c.Jobs().ForceEvaluate("web", nil)
-	fails(t, "a stopped job", err, "409", "stopped")
 }
 
 func TestNomadClientReadsTheSource(t *testing.T) {

@@ -74,11 +74,8 @@ type (
 // jobStep finds the job that a step is about.
 func (t *tx) jobStep(verb, ns string, id fleet.JobID) (*jobRow, *fleet.Error) {
 	row := t.jobs.at(t, jobKeyOf(ns, id))
-	switch {
-	case row == nil:
+	if row == nil {
 		return nil, fleet.Errorf(fleet.CodeNotFound, "%s job %s: there is no such job in namespace %q", verb, id, ns)
-	case row.job.Stop && verb != "tag":
-		return nil, fleet.Errorf(fleet.CodeConflict, "%s job %s: it is stopped", verb, id).WithHint("register it again")
 	}
 	return row, nil
 }
@@ -88,6 +85,8 @@ func (t *tx) jobScale(c JobScale) Result {
 	switch {
 	case err != nil:
 		return Result{Err: err}
+	case row.job.Stop:
+		return Result{Err: fleet.Errorf(fleet.CodeConflict, "scale job %s: it is stopped", c.ID).WithHint("register it again")}
 	case c.JobModifyIndex != 0 && c.JobModifyIndex != row.job.JobModifyIndex:
 		return refused(fleet.CodeConflict, "scale job %s: its job modify index is %d, not %d", c.ID, row.job.JobModifyIndex, c.JobModifyIndex)
 	case row.job.Group(c.Group) == nil:

@@ -202,6 +202,4 @@ func TestJobEvaluateForcesReplacements(t *testing.T) {
 		t.Fatal("what failed is to be replaced, and nothing else")
 	}
 	w.refused(fleet.CodeNotFound, state.JobEvaluate{Namespace: fleet.DefaultNamespace, ID: "nope", Now: 6})
-	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: 6})
-	w.refused(fleet.CodeConflict, state.JobEvaluate{Namespace: fleet.DefaultNamespace, ID: "shop", Now: 6})
 }

@@ -1,0 +1,339 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// What may be done about an allocation that does not come back.
+const (
+	onErrorAsk  = "ask"
+	onErrorFail = "fail"
+)
+
+// restart is a job's allocations being restarted, some at a time.
+type restart struct {
+	groups     []string
+	task       string
+	batchSize  string // a number, or a percentage of all
+	batchWait  string // a duration, or "ask"
+	onError    string
+	reschedule bool
+	allTasks   bool
+	yes        bool
+
+	hub   *client.Client
+	out   io.Writer // what is said meanwhile
+	in    *bufio.Scanner
+	wait  time.Duration
+	done  restarted
+	total int
+}
+
+// restarted is what became of the allocations.
+type restarted struct {
+	JobID     fleet.JobID
+	Restarted []fleet.AllocID
+	Failed    []fleet.AllocID
+	Away      []fleet.AllocID // out of reach: left alone
+}
+
+func jobRestart(o *operator) *cobra.Command {
+	var r restart
+	c := &cobra.Command{
+		Use: "restart ID", Short: "Restart a job's allocations, some at a time", Args: cobra.ExactArgs(1),
+		Long: "Restart the allocations of a job where they are, or with --reschedule have each replaced by another\n" +
+			"one, a batch after the other: the next begins when all of this one run. Allocations on nodes that are\n" +
+			"away are left alone, and named.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			r.hub, r.out, r.in = hub, cmd.OutOrStdout(), bufio.NewScanner(cmd.InOrStdin())
+			if o.json {
+				r.out = cmd.ErrOrStderr()
+			}
+			err = r.run(cmd, args[0])
+			if o.json && r.done.JobID != "" {
+				if jerr := console.JSON(cmd.OutOrStdout(), r.done); jerr != nil {
+					return jerr
+				}
+			}
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringArrayVar(&r.groups, "group", nil, "only allocations of this group; may be repeated")
+	f.StringVar(&r.task, "task", "", "only this task of each")
+	f.StringVar(&r.batchSize, "batch-size", "1", "how many at a time: a number, or a percentage of all")
+	f.StringVar(&r.batchWait, "batch-wait", "0s", "how long to wait between two batches, or ask")
+	f.StringVar(&r.onError, "on-error", onErrorAsk, "what to do where one does not come back: ask or fail")
+	f.BoolVar(&r.reschedule, "reschedule", false, "stop each, so that the job gets another one in its place")
+	f.BoolVar(&r.allTasks, "all-tasks", false, "refuse where a task has ended, for that one would not start again")
+	f.BoolVarP(&r.yes, "yes", "y", false, "answer every question with yes")
+	return c
+}
+
+func (r *restart) run(cmd *cobra.Command, ref string) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	job, err := findJob(cmd, r.hub, ref)
+	if err != nil {
+		return err
+	}
+	for _, g := range r.groups {
+		if job.Group(g) == nil {
+			return fleet.Errorf(fleet.CodeInvalid, "job %q has no group %q", job.ID, g)
+		}
+	}
+	var all []api.AllocStub
+	if _, err := r.hub.Read(cmd.Context(), jobPath(job.ID, "/allocations"), nil, &all); err != nil {
+		return err
+	}
+	chosen := r.choose(all)
+	size, err := batchOf(r.batchSize, len(chosen))
+	if err != nil {
+		return err
+	}
+	r.done.JobID, r.total = job.ID, len(chosen)
+	for _, id := range r.done.Away {
+		fmt.Fprintf(r.out, "Allocation %s is left alone: its node is away\n", fleet.Short(id))
+	}
+	if len(chosen) == 0 {
+		fmt.Fprintf(r.out, "Nothing of job %q runs that could be restarted.\n", job.ID)
+		return nil
+	}
+	return r.batches(cmd.Context(), chosen, size)
+}
+
+// check refuses what contradicts itself.
+func (r *restart) check() error {
+	switch {
+	case r.onError != onErrorAsk && r.onError != onErrorFail:
+		return fleet.Errorf(fleet.CodeInvalid, "--on-error %q is neither %s nor %s", r.onError, onErrorAsk, onErrorFail)
+	case r.reschedule && (r.task != "" || r.allTasks):
+		return fleet.Errorf(fleet.CodeInvalid, "--reschedule replaces whole allocations, and not tasks")
+	case r.task != "" && r.allTasks:
+		return fleet.Errorf(fleet.CodeInvalid, "--task and --all-tasks exclude each other")
+	case r.batchWait == onErrorAsk:
+		return nil
+	}
+	d, err := time.ParseDuration(r.batchWait)
+	if err != nil || d < 0 {
+		return fleet.Errorf(fleet.CodeInvalid, "--batch-wait %q is neither a duration nor ask", r.batchWait).WithHint("write it like 30s or 5m")
+	}
+	r.wait = d
+	return nil
+}
+
+// choose picks what runs, in the order of names, and notes what is out of reach.
+func (r *restart) choose(all []api.AllocStub) []api.AllocStub {
+	var chosen []api.AllocStub
+	for _, a := range all {
+		if a.DesiredStatus != fleet.DesiredRun || len(r.groups) > 0 && !slices.Contains(r.groups, a.TaskGroup) {
+			continue
+		}
+		switch a.ClientStatus {
+		case fleet.ClientRunning:
+			chosen = append(chosen, a)
+		case fleet.ClientUnknown:
+			r.done.Away = append(r.done.Away, a.ID)
+		}
+	}
+	slices.SortFunc(chosen, func(a, b api.AllocStub) int { return strings.Compare(a.Name+string(a.ID), b.Name+string(b.ID)) })
+	return chosen
+}
+
+// batchOf reads how many are restarted at a time: at least one.
+func batchOf(text string, all int) (int, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || percent && n > 100 {
+		return 0, fleet.Errorf(fleet.CodeInvalid, "--batch-size %q is neither a number from 1 nor a percentage", text).
+			WithHint("write it like 5 or 20%%")
+	}
+	if percent {
+		n = max(1, all*n/100)
+	}
+	return n, nil
+}
+
+func (r *restart) batches(ctx context.Context, chosen []api.AllocStub, size int) error {
+	first := true
+	for batch := range slices.Chunk(chosen, size) {
+		if !first {
+			if err := r.between(ctx); err != nil {
+				return err
+			}
+		}
+		first = false
+		if err := r.batch(ctx, batch); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(r.out, "%d of %s restarted.\n", len(r.done.Restarted), console.Count(r.total, "allocation"))
+	if len(r.done.Failed) > 0 {
+		return fmt.Errorf("%s did not come back", console.Count(len(r.done.Failed), "allocation"))
+	}
+	return nil
+}
+
+// between waits before the next batch.
+func (r *restart) between(ctx context.Context) error {
+	if r.batchWait == onErrorAsk {
+		if !r.ask("Go on with the next batch?") {
+			return fleet.Errorf(fleet.CodeConflict, "%d of %d are restarted, and no more", len(r.done.Restarted), r.total)
+		}
+		return nil
+	}
+	timer := time.NewTimer(r.wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// batch restarts some, and waits until they run.
+func (r *restart) batch(ctx context.Context, batch []api.AllocStub) error {
+	waits := make([]func(context.Context) error, len(batch))
+	for i, a := range batch {
+		fmt.Fprintf(r.out, "Allocation %s %s on %s restarts\n", fleet.Short(a.ID), a.Name, a.NodeName)
+		var err error
+		if waits[i], err = r.begin(ctx, a); err != nil {
+			waits[i] = func(context.Context) error { return err }
+		}
+	}
+	for i, a := range batch {
+		err := waits[i](ctx)
+		if err == nil {
+			r.done.Restarted = append(r.done.Restarted, a.ID)
+			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		r.done.Failed = append(r.done.Failed, a.ID)
+		err = fmt.Errorf("restart allocation %s %s: %w", fleet.Short(a.ID), a.Name, err)
+		if r.onError == onErrorFail {
+			return err
+		}
+		fmt.Fprintln(r.out, err)
+		if !r.ask("Go on all the same?") {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask asks a question. No answer is a no.
+func (r *restart) ask(question string) bool {
+	if r.yes {
+		return true
+	}
+	fmt.Fprintf(r.out, "%s [y/N] ", question)
+	if !r.in.Scan() {
+		fmt.Fprintln(r.out)
+		return false
+	}
+	answer := strings.ToLower(strings.TrimSpace(r.in.Text()))
+	return answer == "y" || answer == "yes"
+}
+
+// begin restarts or replaces an allocation, and returns what waits until that is done.
+func (r *restart) begin(ctx context.Context, a api.AllocStub) (func(context.Context) error, error) {
+	if r.reschedule {
+		var answer api.EvalAnswer
+		err := r.hub.Write(ctx, http.MethodPut, "/v1/allocation/"+string(a.ID)+"/stop", nil, &answer)
+		return func(ctx context.Context) error { return r.replaced(ctx, a.ID, answer.EvalID) }, err
+	}
+	body := map[string]any{"TaskName": r.task, "AllTasks": r.allTasks}
+	err := r.hub.Write(ctx, http.MethodPut, "/v1/client/allocation/"+string(a.ID)+"/restart", body, nil)
+	return func(ctx context.Context) error { return r.runsAgain(ctx, a) }, err
+}
+
+// runsAgain waits until the tasks that ran do so again.
+func (r *restart) runsAgain(ctx context.Context, before api.AllocStub) error {
+	return r.watch(ctx, before.ID, func(a fleet.Alloc) (bool, error) {
+		if err := ended(a); err != nil {
+			return false, err
+		}
+		for name, was := range before.TaskStates {
+			if was.State != fleet.TaskRunning || r.task != "" && name != r.task {
+				continue
+			}
+			if now := a.TaskStates[name]; now.State != fleet.TaskRunning || now.Restarts <= was.Restarts {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// replaced waits until what took an allocation's place runs.
+func (r *restart) replaced(ctx context.Context, id fleet.AllocID, evalID fleet.EvalID) error {
+	if evalID != "" {
+		eval, err := awaitEval(ctx, r.hub, evalID)
+		if err != nil {
+			return err
+		}
+		if len(eval.FailedTGAllocs) > 0 {
+			return fmt.Errorf("nothing takes its place: evaluation %s found no node", fleet.Short(eval.ID))
+		}
+	}
+	var next fleet.AllocID
+	err := r.watch(ctx, id, func(a fleet.Alloc) (bool, error) {
+		next = a.NextAllocation
+		return next != "", nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.watch(ctx, next, func(a fleet.Alloc) (bool, error) {
+		return a.ClientStatus == fleet.ClientRunning, ended(a)
+	})
+}
+
+// watch reads an allocation until something is true of it.
+func (r *restart) watch(ctx context.Context, id fleet.AllocID, done func(fleet.Alloc) (bool, error)) error {
+	var index fleet.Index
+	for {
+		var a fleet.Alloc
+		var err error
+		if index, err = r.hub.ReadAfter(ctx, index, "/v1/allocation/"+string(id), nil, &a); err != nil {
+			return err
+		}
+		if ok, err := done(a); ok || err != nil {
+			return err
+		}
+	}
+}
+
+// ended says why an allocation will not run.
+func ended(a fleet.Alloc) error {
+	if a.ClientStatus == fleet.ClientUnknown {
+		return fmt.Errorf("its node %s went away", a.NodeName)
+	}
+	if a.ClientTerminal() || a.DesiredStatus != fleet.DesiredRun {
+		return fmt.Errorf("allocation %s is %s", fleet.Short(a.ID), note(a.ClientStatus, a.ClientDescription))
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// evaluated says what became of a change that made an evaluation, and follows it.
+func (o *operator) evaluated(cmd *cobra.Command, hub *client.Client, answer api.EvalAnswer, detach bool, said string) error {
+	if o.json {
+		return console.JSON(cmd.OutOrStdout(), answer)
+	}
+	if answer.EvalID == "" {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), said)
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s, evaluation %s\n", said, fleet.Short(answer.EvalID))
+	if detach {
+		return nil
+	}
+	return follow(cmd.Context(), hub, cmd.OutOrStdout(), answer.EvalID)
+}
+
+func jobScale(o *operator) *cobra.Command {
+	var message string
+	var detach bool
+	var checkIndex uint64
+	c := &cobra.Command{
+		Use: "scale ID [GROUP] COUNT", Short: "Give a job's group another count", Args: cobra.RangeArgs(2, 3),
+		Long: "Give a group of a job another count. The group may be left out where the job has one only.\n" +
+			"It is refused while a deployment of the job goes on.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text := args[len(args)-1]
+			count, err := strconv.ParseUint(text, 10, 31)
+			if err != nil {
+				return fleet.Errorf(fleet.CodeInvalid, "the count %q is not a whole number", text)
+			}
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			job, err := findJob(cmd, hub, args[0])
+			if err != nil {
+				return err
+			}
+			group, err := groupOf(job, args[1:len(args)-1])
+			if err != nil {
+				return err
+			}
+			body := map[string]any{
+				"Count": count, "Message": message, "JobModifyIndex": checkIndex,
+				"Target": map[string]string{"Group": group},
+			}
+			var answer api.EvalAnswer
+			if err := hub.Write(cmd.Context(), http.MethodPost, jobPath(job.ID, "/scale"), body, &answer); err != nil {
+				return err
+			}
+			said := fmt.Sprintf("Group %q of job %q is to have %d", group, job.ID, count)
+			return o.evaluated(cmd, hub, answer, detach, said)
+		},
+	}
+	c.Flags().StringVar(&message, "message", "submitted using the Skerry CLI", "why, for the history")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
+	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "only where the job's modify index is this one; 0: whatever it is")
+	return c
+}
+
+// groupOf is the group that is named, or the only one.
+func groupOf(job *fleet.Job, named []string) (string, error) {
+	switch {
+	case len(named) > 0:
+		return named[0], nil
+	case len(job.TaskGroups) == 1:
+		return job.TaskGroups[0].Name, nil
+	}
+	var names []string
+	for _, g := range job.TaskGroups {
+		names = append(names, g.Name)
+	}
+	return "", fleet.Errorf(fleet.CodeInvalid, "job %q has %d groups", job.ID, len(names)).WithHint("name one of %q", names)
+}
+
+func jobScalingEvents(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "scaling-events ID", Short: "Show how a job was scaled, the newest first", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			stub, err := hub.FindJob(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var status api.ScaleStatus
+			if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, "/scale"), nil, &status); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), status)
+			}
+			return writeScaling(cmd.OutOrStdout(), status)
+		},
+	}
+}
+
+func writeScaling(w io.Writer, status api.ScaleStatus) error {
+	type groupEvent struct {
+		group string
+		fleet.ScalingEvent
+	}
+	var all []groupEvent
+	for _, name := range slices.Sorted(maps.Keys(status.TaskGroups)) {
+		for _, e := range status.TaskGroups[name].Events {
+			all = append(all, groupEvent{name, e})
+		}
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintf(w, "Job %q was never scaled.\n", status.JobID)
+		return err
+	}
+	slices.SortStableFunc(all, func(a, b groupEvent) int { return int(int64(b.CreateIndex) - int64(a.CreateIndex)) })
+	t := console.Table{Heads: []string{"GROUP", "COUNT", "BEFORE", "ERROR", "EVALUATION", "TIME", "MESSAGE"}}
+	for _, e := range all {
+		count, eval := "", ""
+		if e.Count != nil {
+			count = strconv.Itoa(*e.Count)
+		}
+		if e.EvalID != nil {
+			eval = fleet.Short(*e.EvalID)
+		}
+		t.Add(e.group, count, e.PreviousCount, e.Error, eval, console.Nano(e.Time).Format(time.DateTime), e.Message)
+	}
+	return t.Write(w)
+}
+
+func jobEval(o *operator) *cobra.Command {
+	var force, detach bool
+	c := &cobra.Command{
+		Use: "eval ID", Short: "Have the scheduler look at a job again", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			job, err := hub.FindJob(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			body := map[string]any{"JobID": job.ID, "EvalOptions": map[string]bool{"ForceReschedule": force}}
+			var answer api.EvalAnswer
+			if err := hub.Write(cmd.Context(), http.MethodPut, jobPath(job.ID, "/evaluate"), body, &answer); err != nil {
+				return err
+			}
+			return o.evaluated(cmd, hub, answer, detach, fmt.Sprintf("Job %q is evaluated", job.ID))
+		},
+	}
+	c.Flags().BoolVar(&force, "force-reschedule", false, "replace what failed now, whatever its delay and attempts")
+	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
+	return c
+}
+
+// inspectSource writes the file that a version of a job was made of.
+func (o *operator) inspectSource(cmd *cobra.Command, ref string, withVars bool) error {
+	hub, err := o.client()
+	if err != nil {
+		return err
+	}
+	stub, err := hub.FindJob(cmd.Context(), ref)
+	if err != nil {
+		return err
+	}
+	q := url.Values{}
+	if f := cmd.Flag("version"); f.Changed {
+		q.Set("version", f.Value.String())
+	}
+	var s api.SubmissionAnswer
+	if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, "/submission"), q, &s); err != nil {
+		return err
+	}
+	if o.json {
+		return console.JSON(cmd.OutOrStdout(), s)
+	}
+	if withVars {
+		for _, name := range slices.Sorted(maps.Keys(s.VariableFlags)) {
+			fmt.Fprintf(cmd.OutOrStdout(), "# --var %s=%s\n", name, s.VariableFlags[name])
+		}
+		if s.Variables != "" {
+			fmt.Fprintf(cmd.OutOrStdout(), "# --var-file\n%s\n", s.Variables)
+		}
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), s.Source)
+	return err
+}
+
+func jobTag(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "tag", Short: "Give versions of a job names, by which they are kept"}
+	c.AddCommand(jobTagApply(o), jobTagUnset(o))
+	return c
+}
+
+func jobTagApply(o *operator) *cobra.Command {
+	var name, description string
+	var version uint64
+	c := &cobra.Command{
+		Use: "apply ID", Short: "Name a version of a job", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{"Description": description, "Latest": true}
+			if cmd.Flags().Changed("version") {
+				body["Version"], body["Latest"] = version, false
+			}
+			return o.tag(cmd, http.MethodPost, args[0], name, body)
+		},
+	}
+	c.Flags().StringVar(&name, "name", "", "the version's name")
+	c.Flags().StringVar(&description, "description", "", "what it stands for")
+	c.Flags().Uint64Var(&version, "version", 0, "the version; the newest where it is left out")
+	return c
+}
+
+func jobTagUnset(o *operator) *cobra.Command {
+	var name string
+	c := &cobra.Command{
+		Use: "unset ID", Short: "Take a version's name away", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.tag(cmd, http.MethodDelete, args[0], name, nil)
+		},
+	}
+	c.Flags().StringVar(&name, "name", "", "the version's name")
+	return c
+}
+
+// tag changes the name of a version, and says so.
+func (o *operator) tag(cmd *cobra.Command, method, ref, name string, body any) error {
+	if name == "" {
+		return fleet.Errorf(fleet.CodeInvalid, "no name is given").WithHint("give one with --name")
+	}
+	hub, err := o.client()
+	if err != nil {
+		return err
+	}
+	job, err := hub.FindJob(cmd.Context(), ref)
+	if err != nil {
+		return err
+	}
+	var tag fleet.JobVersionTag
+	if err := hub.Write(cmd.Context(), method, jobPath(job.ID, "/versions/"+url.PathEscape(name)+"/tag"), body, &tag); err != nil {
+		return err
+	}
+	if o.json {
+		return console.JSON(cmd.OutOrStdout(), struct {
+			JobID fleet.JobID
+			Tag   string
+			Set   bool
+		}{job.ID, name, body != nil})
+	}
+	said := "Job %q has a version with the tag %q.\n"
+	if body == nil {
+		said = "Job %q has no version with the tag %q any more.\n"
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), said, job.ID, name)
+	return err
+}

@@ -1,0 +1,45 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// givePayload writes what the job was dispatched with to the file that the task asks
+// for, below its local folder. What is there already stays: a restarted task finds what
+// it has made of it.
+func (t *task) givePayload(s spec) error {
+	ask := s.task.DispatchPayload
+	if ask == nil || len(s.alloc.Job.Payload) == 0 {
+		return nil
+	}
+	dir := filepath.Join(t.runner.factory.Dirs.Allocs, string(t.runner.id))
+	if err := writeOnce(dir, filepath.Join(t.name, "local", ask.File), s.alloc.Job.Payload); err != nil {
+		return fmt.Errorf("write the dispatch payload to %s: %w", ask.File, err)
+	}
+	return nil
+}
+
+// writeOnce writes a file below dir, whole or not at all, where it is not there yet. No
+// link leads out of dir.
+func writeOnce(dir, name string, content []byte) (err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if _, err := root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	part := name + ".part"
+	if err := root.WriteFile(part, content, 0o644); err != nil {
+		return err
+	}
+	return root.Rename(part, name)
+}
