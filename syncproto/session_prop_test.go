@@ -165,6 +165,7 @@ func TestEdgeSessionUnderAnyOrder(t *testing.T) {
 				t.Fatalf("after the end: %+v", outs)
 			}
 			for _, o := range outs {
+				// E5: an edge says nothing of its allocations before a hub has answered its beat.
 				if _, ok := o.Send.(syncproto.Updates); ok && !acked {
 					t.Fatal("updates before an acknowledgement")
 				}

@@ -43,6 +43,7 @@ func TestConnectAndSend(t *testing.T) {
 	})
 }
 
+// E2: an urgent row leaves within 200 ms, others within a second, or with an urgent one.
 func TestUpdatesLeaveAtTheirTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -146,6 +147,7 @@ func wantAlternating(t *testing.T, w *world, n int) {
 	}
 }
 
+// E4: what was not taken, or got lost, is sent again, in order and once.
 func TestResendAfterLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -191,12 +191,8 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 	now := a.cfg.Now().UnixNano()
 	job.SubmitTime = now
 	eval := a.newEval(job, fleet.TriggerJobRegister, now)
-	if req.EvalPriority != 0 {
-		if req.EvalPriority < fleet.JobPriorityMin || req.EvalPriority > fleet.JobPriorityMax {
-			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "register job %q: EvalPriority %d is not within %d to %d",
-				job.ID, req.EvalPriority, fleet.JobPriorityMin, fleet.JobPriorityMax)
-		}
-		eval.Priority = req.EvalPriority
+	if err := prioritize(eval, req.EvalPriority); err != nil {
+		return nil, 0, err
 	}
 	if !job.Starts() {
 		eval = nil
@@ -271,6 +267,19 @@ func (a *API) newEval(job *fleet.Job, trigger string, now int64) *fleet.Evaluati
 	}
 }
 
+// prioritize gives an evaluation another priority than its job's; 0: it keeps that.
+func prioritize(e *fleet.Evaluation, priority int) error {
+	switch {
+	case priority == 0:
+	case priority < fleet.JobPriorityMin || priority > fleet.JobPriorityMax:
+		return fleet.Errorf(fleet.CodeInvalid, "evaluate job %q: EvalPriority %d is not within %d to %d",
+			e.JobID, priority, fleet.JobPriorityMin, fleet.JobPriorityMax)
+	default:
+		e.Priority = priority
+	}
+	return nil
+}
+
 // evalAnswer is what was committed, and not what the job is by now: a hub's own
 // state may be behind the entry, or hold somebody else's change that came after it.
 func evalAnswer(res state.Result) EvalAnswer {
@@ -295,12 +304,21 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, 0, err
 	}
-	job, err := needJob(a.cfg.State.View(), r, q)
-	if err != nil {
-		return nil, 0, err
+	priority := 0
+	if s := r.URL.Query().Get("eval_priority"); s != "" {
+		if priority, err = strconv.Atoi(s); err != nil {
+			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter eval_priority: %q is not a whole number", s)
+		}
+	}
+	job, ok := a.cfg.State.View().Job(q.namespace, jobID(r))
+	if !ok {
+		return EvalAnswer{}, 0, nil // it is as it is to be
 	}
 	now := a.cfg.Now().UnixNano()
 	eval := a.newEval(job, fleet.TriggerJobDeregister, now)
+	if err := prioritize(eval, priority); err != nil {
+		return nil, 0, err
+	}
 	if !job.Starts() {
 		eval = nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/syncproto"
 )
 
 // fails checks that a call was refused with a status and a reason.
@@ -265,4 +266,109 @@ func FuzzScale(f *testing.F) {
 			t.Fatalf("answered %q", text)
 		}
 	})
+}
+
+// H16: what is not there is deregistered already; a stopped job stays, a purged one goes;
+// the evaluation has the priority that was asked for.
+func TestDeregister(t *testing.T) {
+	h, srv, c := mustServe(t)
+	eval, _, err := c.Jobs().Deregister("nope", true, nil)
+	if err != nil || eval != "" {
+		t.Fatalf("a job that there is none of: %q, %v", eval, err)
+	}
+	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
+		t.Fatal(err)
+	}
+	eval, _, err = c.Jobs().DeregisterOpts("web", &nomad.DeregisterOptions{EvalPriority: 77}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _ := h.store.View().Eval(fleet.EvalID(eval))
+	job, ok := h.store.View().Job("default", "web")
+	if e == nil || e.Priority != 77 || e.TriggeredBy != "job-deregister" || !ok || !job.Stop || e.JobModifyIndex != job.JobModifyIndex {
+		t.Fatalf("evaluation %+v of %+v", e, job)
+	}
+	done := *e
+	done.Status = fleet.EvalComplete
+	mustApply(t, h, state.Evals{Evals: []fleet.Evaluation{done}, Now: 9})
+	for ev := range h.store.View().EvalsByJob("default", "web") {
+		over := *ev
+		over.Status = fleet.EvalComplete
+		mustApply(t, h, state.Evals{Evals: []fleet.Evaluation{over}, Now: 9})
+	}
+	if job, _ := h.store.View().Job("default", "web"); job.Status != fleet.JobStatusDead {
+		t.Fatalf("a stopped job is %s", job.Status)
+	}
+	_, _, err = c.Jobs().DeregisterOpts("web", &nomad.DeregisterOptions{EvalPriority: 101}, nil)
+	fails(t, "a priority beyond all bounds", err, "400", "101")
+	if eval, _, err = c.Jobs().Deregister("web", true, nil); err != nil || eval == "" {
+		t.Fatalf("purge: %q, %v", eval, err)
+	}
+	if _, ok := h.store.View().Job("default", "web"); ok {
+		t.Fatal("a purged job is there")
+	}
+	req, err := http.NewRequest(http.MethodDelete, srv.URL+"/v1/job/web?eval_priority=high", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != 400 {
+		t.Errorf("a priority that is no number: %d", resp.StatusCode)
+	}
+}
+
+// E11: what an edge says moves the index of its own node's allocations alone.
+func TestIndexOfANodesAllocations(t *testing.T) {
+	h, _, c := mustServe(t)
+	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
+		t.Fatal(err)
+	}
+	job, _ := h.store.View().Job("default", "web")
+	nodes := []fleet.NodeID{nodeID, fleet.NodeID(fleet.NewUUID(nil)), fleet.NodeID(fleet.NewUUID(nil))}
+	var allocs []fleet.Alloc
+	for _, id := range nodes {
+		mustApply(t, h, state.SessionOpen{NodeID: id, Session: 1, Instance: "i", BootID: "b", Hub: "hub1", EvalSeed: "s", Now: 2,
+			Node: &fleet.Node{ID: id, Name: string(id), Datacenter: "dc1", NodePool: "default"}})
+		a := fleet.Alloc{
+			ID: fleet.AllocID(fleet.NewUUID(nil)), Namespace: "default", NodeID: id, JobID: "web", Job: job, JobVersion: job.Version,
+			JobHash: job.SpecHash, TaskGroup: "site", DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientPending,
+		}
+		allocs = append(allocs, a)
+		mustApply(t, h, state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{id: {a}}}, Jobs: []*fleet.Job{job}, Now: 3})
+	}
+	indexes := func() []uint64 {
+		var out []uint64
+		for _, id := range nodes {
+			_, meta, err := c.Nodes().Allocations(string(id), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, meta.LastIndex)
+		}
+		return out
+	}
+	before := indexes()
+	update := state.AllocUpdates{EvalSeed: "s", Now: 4}
+	for i := range 2 {
+		row, err := syncproto.EncodeRow(fleet.Transition{
+			Seq: 1, BootID: "b", Kind: fleet.TransitionAlloc, Alloc: allocs[i].ID, ClientStatus: fleet.ClientRunning})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, _ := h.store.View().Node(nodes[i])
+		update.Batches = append(update.Batches, state.NodeRows{NodeID: nodes[i], Epoch: n.Epoch, First: 1, Rows: [][]byte{row}})
+	}
+	for _, b := range mustApply(t, h, update).Updates {
+		if b.Code != "" {
+			t.Fatalf("not applied: %+v", b)
+		}
+	}
+	after := indexes()
+	if after[0] <= before[0] || after[1] <= before[1] || after[2] != before[2] {
+		t.Fatalf("indexes %v, then %v: the third node said nothing", before, after)
+	}
 }

@@ -77,11 +77,12 @@ func (a *API) readNode(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 }
 
 func (a *API) nodeAllocs(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	allocs := []*fleet.Alloc{}
+	allocs, newest := []*fleet.Alloc{}, fleet.Index(1)
 	for al := range v.AllocsByNode(fleet.NodeID(r.PathValue("id"))) {
 		allocs = append(allocs, al)
+		newest = max(newest, al.ModifyIndex)
 	}
-	return allocs, v.TableIndex("allocs"), nil
+	return allocs, newest, nil
 }
 
 func (a *API) nodeHistory(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {

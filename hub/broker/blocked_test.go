@@ -179,3 +179,19 @@ func TestBlockedWithoutSnapshotIndex(t *testing.T) {
 		c.wantNext("e1")
 	})
 }
+
+// E38: a device that was added to a node, and nothing else of it, unblocks.
+func TestUnblockByDevice(t *testing.T) {
+	run(t, broker.Config{}, func(c *cluster) {
+		class := c.node("n1", "dc1")
+		e := c.waiting("shop", "e1", map[string]bool{class: false})
+		e.EscapedClass = true // as the scheduler has it where devices are asked for
+		c.add(e)
+		c.wantStats(broker.Stats{Blocked: 1, Escaped: 1})
+		n, _ := c.View().Node(fleet.NodeID(fleet.DeriveUUID("node", "n1")))
+		said := *n
+		said.Devices = []fleet.Device{{Kind: "gpu", Vendor: "acme", Type: "gpu", Name: "fast", ID: "g1"}}
+		c.must(state.NodeRegister{Node: said, Now: 1})
+		c.finish(c.wantNext("e1"))
+	})
+}

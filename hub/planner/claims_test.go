@@ -7,7 +7,7 @@ import (
 	"skerry/fleet"
 )
 
-// Workers that raced may have given out the same port, core or device: the second
+// E46: workers that raced may have given out the same port, core or device: the second
 // plan is refused for that node, and what the first took is told.
 func TestClaimsAreCheckedAgainstTheNewestState(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -527,3 +527,26 @@ func TestNodesThatTakeNone(t *testing.T) {
 		t.Errorf("reasons:\n%s", got)
 	}
 }
+
+// H17: a job that was stopped and is registered again on a full node gets its new
+// allocation when the edge has said that the old one ended, and not before.
+func TestRegisteredAgainOnAFullNode(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(1)
+	full := func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources.CPU = 9000 }
+	c.register(job(1, full))
+	old := c.alive()[0]
+	c.report(old, fleet.ClientRunning)
+	stop := &fleet.Evaluation{ID: "stop", Namespace: fleet.DefaultNamespace, JobID: "web", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalPending}
+	c.apply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "web", Eval: stop})
+	c.schedule("stop")
+	e := c.register(job(1, full))
+	if e.BlockedEval == "" || len(c.alive()) != 0 {
+		t.Fatalf("%d alive beside one that runs: %+v", len(c.alive()), e)
+	}
+	c.report(old, fleet.ClientComplete)
+	c.unblock(e.BlockedEval)
+	if e := c.schedule(e.BlockedEval); e.Status != fleet.EvalComplete || len(c.alive()) != 1 || c.alive()[0].ID == old.ID {
+		t.Errorf("%s, %d alive", e.Status, len(c.alive()))
+	}
+}

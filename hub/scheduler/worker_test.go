@@ -120,7 +120,7 @@ func same(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// A worker whose state is behind waits 5 s, gives the evaluation back, and takes
+// E40: a worker whose state is behind waits 5 s, gives the evaluation back, and takes
 // no other for 50 s more.
 func TestBehind(t *testing.T) {
 	d := &desk{queue: []scheduler.Delivery{delivery("one", 7), delivery("two", 0)}}
@@ -141,7 +141,7 @@ func TestBehindForShort(t *testing.T) {
 	same(t, calls, "0s dequeue one", "5s nack one", "20s dequeue two", "20s update two complete by t of two", "20s ack two")
 }
 
-// The broker's wait index counts as well as the evaluation's own.
+// E40: the broker's wait index counts as well as the evaluation's own.
 func TestWaitIndex(t *testing.T) {
 	one := delivery("one", 2)
 	one.WaitIndex = 9
@@ -183,7 +183,7 @@ func TestNoLeader(t *testing.T) {
 	}
 }
 
-// A planner that fails gives the evaluation back; the next delivery does it.
+// E49: a planner that fails gives the evaluation back; the next delivery does it.
 func TestPlannerFails(t *testing.T) {
 	c := newCluster(t)
 	c.nodes(1)

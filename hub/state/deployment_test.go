@@ -316,3 +316,22 @@ func TestOldSnapshotHasNoDeployments(t *testing.T) {
 		t.Fatalf("%+v", d)
 	}
 }
+
+// E10: what an edge says of health changes an allocation's health alone: it stays the
+// canary that it is, and the time of what it said moves the deadline.
+func TestHealthLeavesTheCanaryFlag(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 2))
+	d := w.deploy("shop", nil)
+	a := w.placeIn(d, n, true)
+	w.pass(time.Minute)
+	w.healthy(a)
+	got := w.getAlloc(a.ID)
+	if s := got.DeploymentStatus; !s.Canary || !s.IsHealthy() || got.ClientStatus != a.ClientStatus || got.DesiredStatus != a.DesiredStatus {
+		t.Fatalf("%+v", got)
+	}
+	if want := w.now.Add(progressDeadline); !w.group(d).RequireProgressBy.Equal(want) {
+		t.Fatalf("deadline %s, want %s", w.group(d).RequireProgressBy, want)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
 		}
 		t.nodes.put(key(string(said.ID)), n)
 	}
-	free := n.Free()
+	before := n.Node
 	n.Name, n.Datacenter, n.NodeClass = said.Name, said.Datacenter, said.NodeClass
 	n.Site = said.AtSite()
 	n.NodePool = said.NodePool
@@ -51,7 +52,7 @@ func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
 		n.Address = said.Address
 	}
 	class := classOf(&n.Node)
-	changed := class != n.ComputedClass || n.Free() != free
+	changed := class != before.ComputedClass || offersElse(&before, &n.Node)
 	n.ComputedClass = class
 	t.nodeChanged(n)
 	t.ensurePool(n.NodePool)
@@ -63,6 +64,15 @@ func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
 		t.freed(&n.Node)
 	}
 	return n
+}
+
+// offersElse reports whether a node has other amounts, devices, ports or room for
+// allocations than before: what waits for one of them may now find it.
+func offersElse(before, now *fleet.Node) bool {
+	return before.Free() != now.Free() || before.MaxAllocs != now.MaxAllocs ||
+		before.MinDynamicPort != now.MinDynamicPort || before.MaxDynamicPort != now.MaxDynamicPort ||
+		!reflect.DeepEqual(before.Devices, now.Devices) || !reflect.DeepEqual(before.HostNetworks, now.HostNetworks) ||
+		!reflect.DeepEqual(before.ReservedPorts, now.ReservedPorts)
 }
 
 // node returns the entry's own copy of a node, to be changed in place, or nil.
