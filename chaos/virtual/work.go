@@ -155,7 +155,9 @@ func (c *client) operation(ctx context.Context) check.Operation {
 		path := fmt.Sprintf("/v1/job/%s", url.PathEscape(string(o.Job)))
 		var answer api.EvalAnswer
 		o.Outcome = outcomeOf(h.Call(ctx, http.MethodDelete, path, nil, &answer))
-		o.Modify = answer.Index
+		if o.Modify = answer.Index; o.Outcome == check.OutcomeOK && o.Modify == 0 {
+			o.Outcome = check.OutcomeNotFound // no job of that name, and nothing done
+		}
 	}
 	return o
 }
