@@ -25,8 +25,6 @@ var hubInjuries = map[schedule.Kind]injury{
 }
 
 const (
-	// hubDown is how long a hub stays down where the schedule does not say.
-	hubDown = 5 * time.Second
 	// stepPatience is how long a kill waits for its step.
 	stepPatience = 20 * time.Second
 )
