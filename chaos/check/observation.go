@@ -243,8 +243,12 @@ type Operation struct {
 type Request struct {
 	Edge  string        `json:",omitempty"` // on site; "": of a hub
 	Alloc fleet.AllocID `json:",omitempty"` // "": all of the edge
-	What  string        // "stop", "restart", "drain"
+	What  string        // "stop", "restart", "drain", AskPromote
+	Job   fleet.JobID   `json:",omitempty"` // AskPromote
 }
+
+// AskPromote is that somebody asks for a job's canaries to be promoted.
+const AskPromote = "promote"
 
 // Usage is what a process takes, or a member within one.
 type Usage struct {

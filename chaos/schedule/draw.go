@@ -23,6 +23,8 @@ type Shape struct {
 	// EdgeSteps and HubSteps are labels of steps of the disk protocols at which
 	// members are killed; nil: at any time alone.
 	EdgeSteps, HubSteps []string
+
+	drains bool // edges may be drained
 }
 
 func (s Shape) withDefaults() Shape {
@@ -37,6 +39,7 @@ func (s Shape) withDefaults() Shape {
 	if s.Kinds == nil {
 		s.Kinds = Kinds()
 	}
+	s.drains = s.Clock&Virtual != 0 && slices.Contains(s.Kinds, Drain)
 	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k Kind) bool { return !s.suits(k) })
 	return s
 }
@@ -44,7 +47,7 @@ func (s Shape) withDefaults() Shape {
 // suits reports whether a kind can be drawn.
 func (s Shape) suits(k Kind) bool {
 	info, known := k.Info()
-	if !known || info.Clock&s.Clock == 0 || info.Shortest > s.Length/2 {
+	if !known || info.Clock&s.Clock == 0 || info.Weight == 0 || info.Shortest > s.Length/2 {
 		return false
 	}
 	return s.Hubs >= 3 || k != MinorityCut && k != HubPart && k != MajorityCut
@@ -69,6 +72,7 @@ func Draw(seed uint64, shape Shape) Schedule {
 	d.s.Jobs = d.jobs()
 	d.s.Faults = d.faults()
 	d.s.Steps = d.steps()
+	d.rollouts(rand.New(rand.NewPCG(seed, rolloutStream)))
 	d.s.Expect = []Expectation{{Subject: ExpectQuiet, Within: shape.Settle}}
 	return d.s
 }

@@ -79,17 +79,19 @@ func (f Fault) Detail() string { return f.Kind.format(f.Params) }
 // Params are what kinds of fault take; Info.Params says which of them a kind takes,
 // and the others are zero.
 type Params struct {
-	Way     Way           // cut
-	Refused bool          // cut: packets are answered by a refusal, instead of vanishing
-	Profile Profile       // profile
-	Phases  Span          // flapping: how long the link stays gone, and stays
-	Off, On time.Duration // offline-on: how long it is gone, and there
-	Jump    time.Duration // clock-jump: by how much, forward or back
-	Age     time.Duration // restore: how old the copy is when it is put back
-	Bits    int           // bit-flip: how many
-	Sync    time.Duration // slow-disk: how long each sync takes
-	Life    time.Duration // crash-loop: how long a task lives after each start
-	Job     fleet.JobID   // crash-loop: of this job alone; "": of all
+	Way        Way           // cut
+	Refused    bool          // cut: packets are answered by a refusal, instead of vanishing
+	Profile    Profile       // profile
+	Phases     Span          // flapping: how long the link stays gone, and stays
+	Off, On    time.Duration // offline-on: how long it is gone, and there
+	Jump       time.Duration // clock-jump: by how much, forward or back
+	Age        time.Duration // restore: how old the copy is when it is put back
+	Bits       int           // bit-flip: how many
+	Sync       time.Duration // slow-disk: how long each sync takes
+	Life       time.Duration // crash-loop: how long a task lives after each start
+	Job        fleet.JobID   // crash-loop: of this job alone; "": of all
+	Deadline   time.Duration // drain: how long what is on the edge may stay
+	KeepSystem bool          // drain: what runs on every edge stays
 	// Step is the label of a step of the target's disk protocol: a kill or a power
 	// cut waits from At until the target comes to it. "": at once.
 	Step string

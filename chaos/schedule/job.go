@@ -40,6 +40,17 @@ func (j Job) Spec() (*fleet.Job, error) {
 	if j.Distinct {
 		group.Constraints = append(group.Constraints, fleet.Constraint{Operand: fleet.OpDistinctHosts, RTarget: "true"})
 	}
+	if u := fleet.DefaultUpdate(j.Type); j.Rollout != (Rollout{}) && u != nil {
+		j.Rollout.change(u)
+		group.Update = u
+	}
+	if fleet.RunsEverywhere(j.Type) {
+		group.Count = 1
+	}
+	if j.Every > 0 {
+		spec, _ := cronOf(j.Every)
+		job.Periodic = &fleet.Periodic{Enabled: true, Spec: spec, ProhibitOverlap: j.NoOverlap}
+	}
 	group.Tasks = []fleet.Task{{
 		Name: TaskName, Driver: "sim", Config: j.Task.config(), KillTimeout: j.KillTimeout,
 		Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: orElse(j.CPU, DefaultTaskCPU), MemoryMB: orElse(j.MemoryMB, DefaultTaskMemoryMB)}},
@@ -50,6 +61,31 @@ func (j Job) Spec() (*fleet.Job, error) {
 		return nil, problems.Err()
 	}
 	return job, nil
+}
+
+// change puts into an update block what the rollout says.
+func (r Rollout) change(u *fleet.Update) {
+	u.MaxParallel = orElse(r.MaxParallel, u.MaxParallel)
+	u.MinHealthyTime = orElse(r.MinHealthy, u.MinHealthyTime)
+	u.Canary, u.AutoPromote, u.AutoRevert = r.Canary, r.AutoPromote, r.AutoRevert
+	u.MaxUnavailablePerSite = r.MaxPerSite
+	u.WaitFor = orElse(r.WaitFor, u.WaitFor)
+}
+
+// cronOf is the cron expression of what happens so often; ok is false where there is
+// none: a day, an hour or a minute has to be so many times as long.
+func cronOf(every time.Duration) (spec string, ok bool) {
+	for _, unit := range []struct {
+		step, whole time.Duration
+		spec        string
+	}{
+		{time.Second, time.Minute, "*/%d * * * * * *"}, {time.Minute, time.Hour, "*/%d * * * *"}, {time.Hour, day, "0 */%d * * *"},
+	} {
+		if every >= unit.step && every < unit.whole && every%unit.step == 0 && unit.whole%every == 0 {
+			return fmt.Sprintf(unit.spec, every/unit.step), true
+		}
+	}
+	return "0 0 * * *", every == day
 }
 
 // config is the script as the driver sim reads it.

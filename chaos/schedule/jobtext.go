@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"skerry/fleet"
 )
@@ -147,6 +148,15 @@ var jobAttributes = []attribute[Job]{
 	reconcileAttribute,
 	restartAttribute,
 	rescheduleAttribute,
+	countAttribute("max_parallel", fleet.JobCountMax, func(j *Job) *int { return &j.Rollout.MaxParallel }),
+	timeAttribute("min_healthy_time", func(j *Job) *time.Duration { return &j.Rollout.MinHealthy }),
+	countAttribute("canary", fleet.JobCountMax, func(j *Job) *int { return &j.Rollout.Canary }),
+	wordAttribute("auto_promote", func(j *Job) *bool { return &j.Rollout.AutoPromote }),
+	wordAttribute("auto_revert", func(j *Job) *bool { return &j.Rollout.AutoRevert }),
+	countAttribute("max_unavailable_per_site", fleet.JobCountMax, func(j *Job) *int { return &j.Rollout.MaxPerSite }),
+	waitForAttribute,
+	timeAttribute("every", func(j *Job) *time.Duration { return &j.Every }),
+	wordAttribute("prohibit_overlap", func(j *Job) *bool { return &j.NoOverlap }),
 	timeAttribute("run_for", func(j *Job) *time.Duration { return &j.Task.RunFor }),
 	countAttribute("exit_code", 255, func(j *Job) *int { return &j.Task.ExitCode }),
 	timeAttribute("start_delay", func(j *Job) *time.Duration { return &j.Task.StartDelay }),
@@ -238,6 +248,21 @@ var reconcileAttribute = attribute[Job]{
 		return j.Disconnect.Reconcile
 	},
 }
+
+var waitForAttribute = attribute[Job]{
+	name: "wait_for",
+	read: func(j *Job, v string) error {
+		j.Rollout.WaitFor = v
+		if _, _, ok := (fleet.Update{WaitFor: v}).WaitShare(); !ok || strings.ContainsFunc(v, isSpace) {
+			return fmt.Errorf("is reachable, all or a percentage (95%%), not %q", v)
+		}
+		return nil
+	},
+	write: func(j Job) string { return j.Rollout.WaitFor },
+}
+
+// isSpace reports what would be no part of a word.
+func isSpace(r rune) bool { return r == '#' || unicode.IsSpace(r) }
 
 var errRestart = errors.New("is ATTEMPTS/INTERVAL/DELAY/MODE: restart=3/10m/15s/delay")
 

@@ -40,6 +40,8 @@ const (
 	MassRejoin  Kind = "mass-rejoin"  // all edges are cut off and come back at once; the leader is killed meanwhile
 	CrashLoop   Kind = "crash-loop"   // tasks end soon after each start
 	DriverDead  Kind = "driver-dead"  // a driver answers nothing but errors
+
+	Drain Kind = "drain" // somebody empties an edge, and gives it back afterwards
 )
 
 // Place is what a fault is aimed at.
@@ -103,6 +105,7 @@ const (
 	ClaimDisk   Claim = "disk"
 	ClaimDriver Claim = "driver"
 	ClaimClock  Claim = "clock"
+	ClaimWork   Claim = "work" // whether the edge takes work
 	// ClaimHub is a hub as a whole: whatever is aimed at a hub takes it. At any time
 	// fewer than half of the hubs are taken, the leader counting as one more.
 	ClaimHub Claim = "hub"
@@ -132,7 +135,8 @@ type Info struct {
 	// Shown are kinds that bring out its effect where nothing else would: one of them is
 	// often drawn with it.
 	Shown []Kind
-	// Weight is how often it is drawn, compared with others, and Drawn for how long.
+	// Weight is how often it is drawn, compared with others, and Drawn for how long. 0: it
+	// is no fault that is drawn among the others.
 	Weight int
 	Drawn  Span
 	Doc    string // one line, for people

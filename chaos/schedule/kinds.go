@@ -164,4 +164,10 @@ var table = []Info{
 		Shown: []Kind{EdgeKill, EdgeReboot, PowerCut}, Drawn: Span{10 * time.Second, 5 * time.Minute}, Weight: 3,
 		Doc: "the driver answers nothing but errors; what runs goes on",
 	},
+	{
+		Kind: Drain, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest,
+		Params: []Param{deadlineParam, systemParam}, Clock: Virtual, Takes: []Claim{ClaimWork}, Apart: []Kind{Restore, Clone},
+		Drawn: Span{2 * time.Minute, 8 * time.Minute},
+		Doc:   "no fault: a person drains it, and has it take work again when the time is over",
+	},
 }

@@ -70,6 +70,18 @@ var (
 		func(p *Params) *time.Duration { return &p.Sync })
 	lifeParam = durationParam("life", "1s", "how long a task lives", Span{time.Millisecond, 10 * time.Minute},
 		func(p *Params) *time.Duration { return &p.Life })
+	deadlineParam = durationParam("deadline", "1m", "how long what is on it may stay", Span{time.Second, longest},
+		func(p *Params) *time.Duration { return &p.Deadline })
+	systemParam = Param{
+		Name: "system", Words: []string{"all", "keep-system"},
+		read: func(p *Params, v string) error { p.KeepSystem = v == "keep-system"; return nil },
+		write: func(p Params) string {
+			if p.KeepSystem {
+				return "keep-system"
+			}
+			return "all"
+		},
+	}
 	jumpParam = Param{
 		Name: "by", Needed: true, Doc: "by how much the clock jumps: by=-1h, by=400d",
 		read: func(p *Params, v string) (err error) {

@@ -230,7 +230,7 @@ func (p *parser) job(first token, r *reader) {
 		j = readAttributes(r, []attribute[Job]{startAttribute}, j)
 		j.HCL = p.heredoc(heredoc, r)
 	} else {
-		j.Type = r.next("service or batch").text
+		j.Type = r.next("service, batch or system").text
 		j = readAttributes(r, jobAttributes, j)
 	}
 	if r.failed {

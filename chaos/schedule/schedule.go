@@ -68,7 +68,7 @@ type Job struct {
 	Start time.Duration
 	HCL   string
 
-	Type        string // service or batch
+	Type        string // service, batch or system
 	Count       int
 	Datacenters []string // nil: all
 	Pool        string   // "": default
@@ -80,7 +80,22 @@ type Job struct {
 	Disconnect  *fleet.Disconnect
 	Restart     *fleet.RestartPolicy
 	Reschedule  *fleet.ReschedulePolicy
+	Rollout     Rollout
+	Every       time.Duration // it is launched so often, by the clock; 0: it runs itself
+	NoOverlap   bool          // prohibit_overlap
 	Task        Script
+}
+
+// Rollout is how a job's new versions come: its update block. What is zero is as by
+// default.
+type Rollout struct {
+	MaxParallel int
+	MinHealthy  time.Duration
+	Canary      int
+	AutoPromote bool
+	AutoRevert  bool
+	MaxPerSite  int    // max_unavailable_per_site
+	WaitFor     string // "": reachable
 }
 
 // What a task asks for where nothing is said.
@@ -103,12 +118,13 @@ type Script struct {
 type Verb string
 
 const (
-	Run    Verb = "run"    // registered again after Stop or Purge, as it was last
-	Scale  Verb = "scale"  // another count
-	Update Verb = "update" // a new version, which replaces its tasks
-	Touch  Verb = "touch"  // a new version, which its tasks survive
-	Stop   Verb = "stop"
-	Purge  Verb = "purge"
+	Run     Verb = "run"    // registered again after Stop or Purge, as it was last
+	Scale   Verb = "scale"  // another count
+	Update  Verb = "update" // a new version, which replaces its tasks
+	Touch   Verb = "touch"  // a new version, which its tasks survive
+	Stop    Verb = "stop"
+	Purge   Verb = "purge"
+	Promote Verb = "promote" // its canaries, as soon as they are healthy
 )
 
 // Step is one thing that a user does. Where it cannot be done, for want of a leader,

@@ -173,6 +173,14 @@ func (k *shrinker) smallerJobs(ctx context.Context) {
 			func(j Job) Job { j.Reschedule = nil; return j },
 			func(j Job) Job { j.Disconnect = nil; return j },
 			func(j Job) Job { j.Distinct = false; return j },
+			func(j Job) Job { j.Rollout = Rollout{}; return j },
+			func(j Job) Job { j.Rollout = Rollout{MaxParallel: j.Rollout.MaxParallel}; return j },
+			func(j Job) Job { j.Rollout.Canary, j.Rollout.AutoPromote = 0, false; return j },
+			func(j Job) Job {
+				j.Rollout.MaxPerSite, j.Rollout.WaitFor, j.Rollout.AutoRevert = 0, "", false
+				return j
+			},
+			func(j Job) Job { j.Every, j.NoOverlap = 0, false; return j },
 			func(j Job) Job { j.CPU, j.MemoryMB, j.KillTimeout = 0, 0, 0; return j },
 			func(j Job) Job { j.Site, j.Pool, j.Datacenters = "", "", nil; return j },
 			func(j Job) Job { j.Start = 0; return j },

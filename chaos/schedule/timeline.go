@@ -11,7 +11,7 @@ import (
 )
 
 // verbs are what users do.
-var verbs = []Verb{Run, Scale, Update, Touch, Stop, Purge}
+var verbs = []Verb{Run, Scale, Update, Touch, Stop, Purge, Promote}
 
 // at reads `at 2m …`.
 func (p *parser) at(first token, r *reader) {

@@ -34,9 +34,10 @@ func (s Schedule) checkJobs(ps *Problems) {
 
 // checkAttributes checks what package fleet does not see.
 func (j Job) checkAttributes(ps *Problems, i int) {
-	if j.Type != fleet.JobTypeService && j.Type != fleet.JobTypeBatch {
-		ps.hint(PartJob, i, "job "+string(j.ID)+" service count=3", "a job is service or batch, not %q", j.Type)
+	if !slices.Contains([]string{fleet.JobTypeService, fleet.JobTypeBatch, fleet.JobTypeSystem}, j.Type) {
+		ps.hint(PartJob, i, "job "+string(j.ID)+" service count=3", "a job is service, batch or system, not %q", j.Type)
 	}
+	j.checkRollout(ps, i)
 	for _, name := range []struct{ what, name string }{{"pool", j.Pool}, {"site", j.Site}, {"start_error", j.Task.StartError}} {
 		if name.name == "" {
 			continue
@@ -59,6 +60,34 @@ func (j Job) checkAttributes(ps *Problems, i int) {
 	}
 	if min(t.RunFor, t.StartDelay, t.KillAfter, j.KillTimeout) < 0 || max(t.RunFor, t.StartDelay, t.KillAfter) > longest {
 		ps.add(PartJob, i, "a task's times are 0 to %s", formatDuration(longest))
+	}
+}
+
+// checkRollout checks how versions of the job come, and when it is launched.
+func (j Job) checkRollout(ps *Problems, i int) {
+	r := j.Rollout
+	if j.Type == fleet.JobTypeSystem && j.Count > 1 {
+		ps.add(PartJob, i, "a system job has one on each edge, and no count of %d", j.Count)
+	}
+	if r != (Rollout{}) && fleet.DefaultUpdate(j.Type) == nil {
+		ps.add(PartJob, i, "a %s job has no rollouts: max_parallel and its like are for service and system jobs", j.Type)
+	}
+	if min(r.MaxParallel, r.Canary, r.MaxPerSite) < 0 || r.MinHealthy < 0 || r.MinHealthy > longest {
+		ps.add(PartJob, i, "max_parallel, canary, max_unavailable_per_site and min_healthy_time are not negative")
+	}
+	if _, _, ok := (fleet.Update{WaitFor: r.WaitFor}).WaitShare(); !ok || strings.ContainsFunc(r.WaitFor, isSpace) {
+		ps.add(PartJob, i, "wait_for is reachable, all or a percentage, not %q", r.WaitFor)
+	}
+	_, regular := cronOf(j.Every)
+	switch {
+	case j.Every == 0 && j.NoOverlap:
+		ps.hint(PartJob, i, "every=5m prohibit_overlap", "prohibit_overlap is of a job that is launched by the clock")
+	case j.Every == 0:
+	case !regular:
+		ps.hint(PartJob, i, "every=10s, every=5m, every=2h", "no cron expression comes every %s: a minute, an hour or a day has to be so many times as long",
+			formatDuration(j.Every))
+	case j.Type != fleet.JobTypeBatch:
+		ps.add(PartJob, i, "only a batch job is launched by the clock, not a %s job", j.Type)
 	}
 }
 
@@ -92,8 +121,9 @@ const (
 func (s Schedule) checkSteps(ps *Problems) {
 	stands := map[fleet.JobID]string{}
 	starts := map[fleet.JobID]time.Duration{}
+	jobs := map[fleet.JobID]Job{}
 	for _, j := range s.Jobs {
-		stands[j.ID], starts[j.ID] = jobRuns, j.Start
+		stands[j.ID], starts[j.ID], jobs[j.ID] = jobRuns, j.Start, j
 	}
 	var before time.Duration
 	for i, step := range s.Steps {
@@ -113,6 +143,13 @@ func (s Schedule) checkSteps(ps *Problems) {
 			ps.add(PartStep, i, "job %s is registered only at %s", step.Job, formatDuration(starts[step.Job]))
 			continue
 		}
+		switch j := jobs[step.Job]; {
+		case j.HCL != "":
+		case step.Verb == Promote && j.Rollout.Canary == 0:
+			ps.hint(PartStep, i, "job "+string(j.ID)+" "+j.Type+" canary=1", "promote %s: it has no canaries", j.ID)
+		case step.Verb == Scale && j.Type == fleet.JobTypeSystem:
+			ps.add(PartStep, i, "scale %s: a system job has one on each edge", j.ID)
+		}
 		stands[step.Job] = step.check(ps, i, stand)
 	}
 }
@@ -130,7 +167,7 @@ func (step Step) check(ps *Problems, i int, stand string) string {
 	switch step.Verb {
 	case Run:
 		needs, after = []string{jobIsDead, jobIsGone}, jobRuns
-	case Scale, Update, Touch:
+	case Scale, Update, Touch, Promote:
 		needs = []string{jobRuns}
 	case Stop:
 		needs, after = []string{jobRuns}, jobIsDead

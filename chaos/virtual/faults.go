@@ -34,7 +34,7 @@ type injury struct {
 // schedule's table.
 var injuries = func() map[schedule.Kind]injury {
 	all := map[schedule.Kind]injury{}
-	for _, family := range []map[schedule.Kind]injury{linkInjuries, hubInjuries, edgeInjuries, taskInjuries} {
+	for _, family := range []map[schedule.Kind]injury{linkInjuries, hubInjuries, edgeInjuries, taskInjuries, userInjuries} {
 		maps.Copy(all, family)
 	}
 	return all

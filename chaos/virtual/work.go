@@ -41,21 +41,80 @@ func (r *run) job(ctx context.Context, j schedule.Job) error {
 		if !r.until(ctx, s.At) {
 			return nil
 		}
-		if err := r.step(ctx, s); err != nil {
+		do := r.step
+		if s.Verb == schedule.Promote {
+			do = r.promote
+		}
+		if err := do(ctx, s); err != nil {
 			return err
+		}
+	}
+	if j.Every > 0 { // else nothing would ever be quiet
+		<-ctx.Done()
+		return r.retire(ctx, j)
+	}
+	return nil
+}
+
+// retire stops a job that is launched by the clock, when the schedule is over.
+func (r *run) retire(ctx context.Context, j schedule.Job) error {
+	return r.insistOn(ctx, schedule.Step{At: r.s.Length, Verb: schedule.Stop, Job: j.ID}, &fleet.Job{ID: j.ID, Stop: true})
+}
+
+// patience is how long somebody waits for canaries before they are given up on.
+const patience = 2 * time.Minute
+
+// promote promotes a job's canaries, as soon as they are healthy. Where there are none
+// for a while, nobody waits for them any longer.
+func (r *run) promote(ctx context.Context, s schedule.Step) error {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	for n := 0; ctx.Err() == nil; n++ {
+		h := r.c.Hubs[n%len(r.c.Hubs)]
+		if d := r.waiting(h, s.Job); d != "" {
+			r.see(check.Observation{Request: &check.Request{What: check.AskPromote, Job: s.Job}})
+			asked, cancel := context.WithTimeout(ctx, callTimeout)
+			err := h.Call(asked, http.MethodPut, "/v1/deployment/promote/"+url.PathEscape(string(d)), map[string]any{"All": true}, nil)
+			cancel()
+			if err == nil {
+				return nil
+			}
+		}
+		if !pause(ctx, retryEvery) {
+			return nil
 		}
 	}
 	return nil
 }
 
+// waiting is the deployment of a job whose canaries wait to be promoted, as a hub knows
+// it; "": none.
+func (r *run) waiting(h *Hub, id fleet.JobID) fleet.DeploymentID {
+	d := h.daemon()
+	if d == nil {
+		return ""
+	}
+	for dep := range d.State().View().DeploymentsByJob(fleet.DefaultNamespace, id) {
+		if dep.RequiresPromotion() {
+			return dep.ID
+		}
+	}
+	return ""
+}
+
 // step carries one step out, at one hub after the other until it is acknowledged.
 func (r *run) step(ctx context.Context, s schedule.Step) error {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.s.Length-r.elapsed()+lastCalls)
-	defer stop()
 	job, err := r.s.Wanted(s.Job, s.At)
 	if err != nil {
 		return err
 	}
+	return r.insistOn(ctx, s, job)
+}
+
+// insistOn carries a step out that makes a job (nil: purged) what it then is.
+func (r *run) insistOn(ctx context.Context, s schedule.Step, job *fleet.Job) error {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), r.s.Length-r.elapsed()+lastCalls)
+	defer stop()
 	for n := 0; ; n++ {
 		h := r.c.Hubs[(n+int(s.At/time.Second))%len(r.c.Hubs)]
 		err := r.ask(ctx, h, s, job)

@@ -1,0 +1,83 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"skerry/chaos/schedule"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// userInjuries are no injuries, but what people do to edges for a while.
+var userInjuries = map[schedule.Kind]injury{
+	schedule.Drain: {onEdges(drain), nil},
+}
+
+// errNobody says that no hub that is up knows an edge.
+var errNobody = errors.New("no hub knows it")
+
+// drain empties an edge, and has it take work again when the fault is over. Nobody can
+// where no hub leads for all of that time: then it does not hit.
+func drain(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
+	trying, stop := context.WithTimeout(ctx, f.For)
+	defer stop()
+	asked := api.DrainRequest{DrainSpec: &api.DrainSpec{Deadline: f.Params.Deadline, IgnoreSystemJobs: f.Params.KeepSystem}}
+	w := once(0)
+	if r.insist(trying, e, asked) == nil {
+		w = once(1)
+	}
+	w.heal = func(ctx context.Context) error {
+		ctx, stop := context.WithTimeout(ctx, lastCalls)
+		defer stop()
+		if err := r.insist(ctx, e, api.DrainRequest{MarkEligible: true}); err != nil {
+			r.complain("have %s take work again: %v", e.Name, err)
+		}
+		return nil
+	}
+	return w, nil
+}
+
+// insist asks for a change of an edge's drain, one hub after the other, until it is
+// acknowledged.
+func (r *run) insist(ctx context.Context, e *Edge, req api.DrainRequest) error {
+	for n := 0; ; n++ {
+		h := r.c.Hubs[n%len(r.c.Hubs)]
+		err := r.askDrain(ctx, h, e, req)
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, retryEvery) {
+			return err
+		}
+	}
+}
+
+func (r *run) askDrain(ctx context.Context, h *Hub, e *Edge, req api.DrainRequest) error {
+	id := r.nodeOf(e.Name)
+	if id == "" {
+		return errNobody
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return h.Call(ctx, http.MethodPut, fmt.Sprintf("/v1/node/%s/drain", url.PathEscape(string(id))), req, nil)
+}
+
+// nodeOf is the node that an edge is, "" where no hub that is up knows it.
+func (r *run) nodeOf(edge string) fleet.NodeID {
+	for _, h := range r.c.Hubs {
+		d := h.daemon()
+		if d == nil {
+			continue
+		}
+		for n := range d.State().View().Nodes("") {
+			if n.Name == edge {
+				return n.ID
+			}
+		}
+	}
+	return ""
+}
