@@ -38,6 +38,8 @@ type allocFact struct {
 	// ended says that its edge reported its end, system that its job runs on every
 	// node.
 	ended, system bool
+	// canary says that it was placed beside what holds its place.
+	canary bool
 }
 
 func newCast() cast {
@@ -109,6 +111,7 @@ func (c *cast) alloc(a *fleet.Alloc, now time.Duration) {
 	} else if j := c.jobs[a.JobID]; j != nil && (f.group == nil || j.job.Version == a.JobVersion) {
 		f.group = j.job.Group(a.TaskGroup)
 	}
+	f.canary = f.canary || a.DeploymentStatus.IsCanary()
 	if a.Job != nil {
 		f.system = fleet.RunsEverywhere(a.Job.Type)
 	} else if j := c.jobs[a.JobID]; j != nil {

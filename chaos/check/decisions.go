@@ -321,7 +321,7 @@ func (t *decisions) slot(s *scene, name string, ids []fleet.AllocID) {
 		if a.PreviousAllocation != "" {
 			replaced[a.PreviousAllocation]++
 		}
-		if a.ClientStatus != fleet.ClientUnknown && !a.NeedsToReconnect() {
+		if a.ClientStatus != fleet.ClientUnknown && !a.NeedsToReconnect() && !f.canary {
 			holders = append(holders, fleet.Short(id))
 		}
 	}

@@ -19,6 +19,81 @@ func TestExcused(t *testing.T) {
 		d    *fleet.Disconnect
 		do   func(p *plant)
 	}{
+		{"one more is taken down beside what has just come into sight", nil, func(p *plant) {
+			p.away()()
+			p.conclude(p.id, fleet.ClientRunning)
+			p.plans(check.Rollout{MaxParallel: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.e.node, Site: "mall"}}})
+		}},
+		{"canaries that start while others are taken down", nil, func(p *plant) {
+			p.plans(check.Rollout{MaxParallel: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.other.node, Canary: true}}})
+		}},
+		{"more are taken down than may, since they are drained", nil, func(p *plant) {
+			p.entry("drain_step", &check.Effects{Flagged: []fleet.AllocID{"old0", "old1"}})
+			p.plans(check.Rollout{MaxParallel: 1, MaxPerSite: 1, Turns: turns(3, "mall")})
+		}},
+		{"canaries that somebody promoted", nil, func(p *plant) {
+			p.see(check.Observation{Request: &check.Request{What: check.AskPromote, Job: "job"}})
+			p.entry("deployment_promote", &check.Effects{Promoted: []check.Promotion{{Deployment: "deployment", Job: "job"}}})
+		}},
+		{"a rollout that fails for one who has just gone", nil, func(p *plant) {
+			heal := p.away()
+			p.ends(fleet.DeploymentFailed, fleet.DescProgressDeadline, check.Reached{Group: "main", Total: 2, Healthy: 1, Deferred: 1, Away: []fleet.NodeID{p.e.node}})
+			heal()
+			p.conclude(p.id, fleet.ClientRunning)
+		}},
+		{"a rollout that fails for one that is within reach", nil, func(p *plant) {
+			p.ends(fleet.DeploymentFailed, fleet.DescProgressDeadline, check.Reached{Group: "main", Total: 3, Healthy: 1, Deferred: 1, Away: []fleet.NodeID{"node-9"}})
+		}},
+		{"a rollout that succeeds without one who is away", nil, func(p *plant) {
+			heal := p.away()
+			p.pass(time.Minute)
+			p.ends(fleet.DeploymentSuccessful, "", check.Reached{
+				Group: "main", Total: 2, Healthy: 1, Deferred: 1, Behind: []check.Part{{Alloc: p.id, Node: p.e.node, Away: true}},
+			})
+			heal()
+			p.conclude(p.id, fleet.ClientRunning)
+		}},
+		{"a version that was the newest when its plan was made", nil, func(p *plant) {
+			p.version(1)
+			p.pass(time.Minute)
+			p.version(2)
+			p.entry("plan", &check.Effects{Advances: []check.Advance{{Alloc: "new", Node: p.e.node, Job: "job", From: 0, To: 1}}})
+		}},
+		{"the first version of a job that was purged", nil, func(p *plant) {
+			p.version(7)
+			p.entry("job_deregister", &check.Effects{Jobs: []check.JobChange{{Job: "job", Stop: true}}})
+			p.version(0)
+			p.pass(70 * time.Second)
+			p.entry("plan", &check.Effects{Advances: []check.Advance{{Alloc: "new", Node: p.e.node, Job: "job", From: 0, To: 1}}})
+		}},
+		{"a launch that hubs forgot when they were put back", nil, func(p *plant) {
+			p.launch(check.Launch{Child: "job/periodic-300"})
+			p.putBack(p.index - 1)
+			p.launch(check.Launch{Child: "job/periodic-300"})
+		}},
+		{"a launch beside others of a job that allows it", nil, func(p *plant) {
+			p.launch(check.Launch{Child: "job/periodic-300", Beside: []fleet.JobID{"job/periodic-0"}})
+		}},
+		{"a drain that nobody can end, for no hub leads", nil, func(p *plant) {
+			p.drain(check.Drain{Deadline: 30 * time.Second})
+			end := p.fault("majority-cut", []check.Effect{check.Severs}, p.hubs...)
+			p.pass(time.Minute)
+			end()
+			p.drain(check.Drain{Over: true})
+		}},
+		{"a drain that was called off", nil, func(p *plant) {
+			p.drain(check.Drain{Deadline: 30 * time.Second})
+			p.drain(check.Drain{Over: true})
+			p.pass(2 * time.Minute)
+		}},
+		{"a deployment that waits for a person", nil, func(p *plant) {
+			p.deployments = []fleet.Deployment{{
+				ID: "deployment", JobID: "job", Status: fleet.DeploymentRunning, ModifyIndex: 1,
+				TaskGroups: map[string]fleet.DeploymentState{"main": {DesiredCanaries: 1, ProgressDeadline: time.Minute, RequireProgressBy: time.Unix(60, 0)}},
+			}}
+			p.pass(5 * time.Minute)
+			p.deployments = nil
+		}},
 		{"a stop that was told just before the link went", nil, func(p *plant) {
 			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
 			p.change(p.id)

@@ -79,7 +79,7 @@ func (t *instances) running(s *scene) map[fleet.JobID][]string {
 	return running
 }
 
-// allowed is how many allocations of a job may run; counted is false for jobs that
+// allowed is how many allocations of a job may run, with canaries beside; counted is false for jobs that
 // run on every node.
 func (f *jobFact) allowed() (n int, counted bool) {
 	switch {
@@ -90,6 +90,9 @@ func (f *jobFact) allowed() (n int, counted bool) {
 	}
 	for _, g := range f.job.TaskGroups {
 		n += g.Count
+		if g.Update.Rolling() {
+			n += g.Update.Canary
+		}
 	}
 	return n, true
 }

@@ -34,6 +34,14 @@ const (
 	Jitter               Invariant = 22
 	SameEverywhere       Invariant = 23
 	NoLeak               Invariant = 24
+	MaxParallel          Invariant = 25
+	Canaries             Invariant = 26
+	SiteBudget           Invariant = 27
+	Deferred             Invariant = 28
+	NoneBetween          Invariant = 29
+	LaunchedOnce         Invariant = 30
+	DrainsEnd            Invariant = 31
+	DeploymentsEnd       Invariant = 32
 )
 
 var invariants = [...]struct{ slug, statement string }{
@@ -61,6 +69,14 @@ var invariants = [...]struct{ slug, statement string }{
 	Jitter:               {"jitter", "edges that lost their link together do not come back in step"},
 	SameEverywhere:       {"same-everywhere", "the same entry is the same command, with the same result and state, on every hub"},
 	NoLeak:               {"no-leak", "no goroutine, file or memory leaks, however long a run is"},
+	MaxParallel:          {"max-parallel", "no plan takes down what would be more than max_parallel of a group at once"},
+	Canaries:             {"canaries", "no more canaries than asked for, nothing beside them before they are promoted, and by nobody unasked"},
+	SiteBudget:           {"site-budget", "no plan takes down more at a site than max_unavailable_per_site"},
+	Deferred:             {"deferred", "who is away is deferred: no rollout fails for that, nor ends before wait_for says so"},
+	NoneBetween:          {"none-between", "no version between the one that an edge had and the newest is placed"},
+	LaunchedOnce:         {"launched-once", "a periodic job is launched once for each time, and alone where it asks for that"},
+	DrainsEnd:            {"drains-end", "a drain is over by its deadline, and nothing of the node's is to run there then"},
+	DeploymentsEnd:       {"deployments-end", "every deployment ends"},
 }
 
 // All are the invariants, by number.

@@ -55,6 +55,99 @@ type Effects struct {
 	Jobs    []JobChange        `json:",omitempty"`
 	// Recorded are the rows of Batches as allocations' histories have them since.
 	Recorded []Recorded `json:",omitempty"`
+
+	Rollouts []Rollout       `json:",omitempty"` // what a plan starts of them
+	Advances []Advance       `json:",omitempty"` // what a plan gives a newer version to
+	Ended    []Ended         `json:",omitempty"` // deployments that succeeded or failed
+	Promoted []Promotion     `json:",omitempty"`
+	Launched *Launch         `json:",omitempty"`
+	Drains   []Drain         `json:",omitempty"` // that begin, change or end
+	Flagged  []fleet.AllocID `json:",omitempty"` // to be stopped and replaced
+}
+
+// Rollout is what a plan does to the rollout of a group's version, and what of it is in
+// sight after the plan.
+type Rollout struct {
+	Deployment              fleet.DeploymentID
+	Job                     fleet.JobID
+	Group                   string
+	Version                 uint64
+	System                  bool   `json:",omitempty"` // one on each node: Asked is a percentage
+	MaxParallel, MaxPerSite int    `json:",omitempty"` // 0: no bound
+	Asked, Wanted           int    `json:",omitempty"` // canaries, as the job says and as the deployment counts
+	Held                    bool   `json:",omitempty"` // its canaries are not promoted
+	Turns                   []Turn `json:",omitempty"` // what the plan starts anew
+	Starting                []Part `json:",omitempty"` // started by earlier plans, and not known to be healthy
+	Canaries                []Part `json:",omitempty"`
+}
+
+// Turn is an allocation in service that a plan takes down for the newest version.
+type Turn struct {
+	Alloc, Old fleet.AllocID
+	Site       string // of Old
+	Canary     bool   `json:",omitempty"`
+	Served     bool   `json:",omitempty"` // Old was not being rolled out itself
+}
+
+// Part is an allocation as far as a rollout is concerned.
+type Part struct {
+	Alloc  fleet.AllocID
+	Node   fleet.NodeID
+	Site   string `json:",omitempty"` // "": another one than that of what it replaced
+	Canary bool   `json:",omitempty"`
+	Away   bool   `json:",omitempty"` // its node is not ready
+}
+
+// Advance is a placement of a newer version than what it replaces had.
+type Advance struct {
+	Alloc    fleet.AllocID
+	Node     fleet.NodeID
+	Job      fleet.JobID
+	From, To uint64
+}
+
+// Ended is a deployment that succeeded or failed.
+type Ended struct {
+	Deployment  fleet.DeploymentID
+	Job         fleet.JobID
+	Status, Why string
+	Groups      []Reached
+}
+
+// Reached is how far a group of it is.
+type Reached struct {
+	Group    string
+	WaitFor  string         `json:",omitempty"`
+	Total    int            // that were to become healthy
+	Healthy  int            // that are
+	Deferred int            // that are away, and not healthy
+	Behind   []Part         `json:",omitempty"` // what is to run, of another version
+	Away     []fleet.NodeID `json:",omitempty"`
+}
+
+// Promotion is a deployment whose canaries were promoted; Auto says that they promote
+// themselves.
+type Promotion struct {
+	Deployment fleet.DeploymentID
+	Job        fleet.JobID
+	Auto       bool `json:",omitempty"`
+}
+
+// Launch is a child of a job that is launched by the clock. Its name has the time.
+type Launch struct {
+	Job, Child fleet.JobID
+	Alone      bool          `json:",omitempty"` // the job prohibits overlap
+	Beside     []fleet.JobID `json:",omitempty"` // other children that are not over
+}
+
+// Drain is what an entry does to the drain of a node.
+type Drain struct {
+	Node       fleet.NodeID
+	Deadline   time.Duration `json:",omitempty"` // from now on; 0: none
+	KeepSystem bool          `json:",omitempty"`
+	Over       bool          `json:",omitempty"`
+	Emptied    bool          `json:",omitempty"` // by the drainer
+	Deadlined  bool          `json:",omitempty"` // which its deadline told to
 }
 
 // TagMeta is the key of a job's meta that carries the tag of a registration.
@@ -65,6 +158,8 @@ type JobChange struct {
 	Job  fleet.JobID
 	Tag  string `json:",omitempty"` // of a registration
 	Stop bool   `json:",omitempty"`
+	// Version is the job's after a registration.
+	Version uint64 `json:",omitempty"`
 }
 
 // Recorded are the numbers of the rows that an entry added to the history of an

@@ -29,9 +29,11 @@ type Hub struct {
 	// State is a fingerprint of all that the hub holds at Index, of a picture; "": unknown.
 	State string `json:",omitempty"`
 
-	Nodes        []fleet.Node
-	Allocs       []fleet.Alloc
-	Evals        []fleet.Evaluation
+	Nodes       []fleet.Node
+	Allocs      []fleet.Alloc
+	Evals       []fleet.Evaluation
+	Deployments []fleet.Deployment `json:",omitempty"` // that go on
+
 	NodeHistory  map[fleet.NodeID][]fleet.HistoryEntry
 	AllocHistory map[fleet.AllocID][]fleet.HistoryEntry
 	// Dropped counts what the hub let go of each allocation's history, at its

@@ -72,7 +72,7 @@ type planting struct {
 // other. Every invariant is broken at least once.
 func TestPlanted(t *testing.T) {
 	planted := map[check.Invariant]bool{}
-	for _, c := range slices.Concat(inJournals(), inSessions(), onMachines(), inDecisions(), inTheLog()) {
+	for _, c := range slices.Concat(inJournals(), inSessions(), onMachines(), inDecisions(), inRollouts(), inTheLog()) {
 		planted[c.want] = true
 		t.Run(c.want.Slug()+": "+c.name, func(t *testing.T) {
 			p := newPlant(t, c.d)

@@ -196,6 +196,126 @@ func inDecisions() []planting {
 	}
 }
 
+// plans tells of a plan that starts allocations of a rollout anew.
+func (p *plant) plans(r check.Rollout) {
+	r.Deployment, r.Job, r.Group, r.Version = "deployment", "job", "main", 1
+	p.entry("plan", &check.Effects{Rollouts: []check.Rollout{r}})
+}
+
+// turns are so many allocations that are taken down at a site.
+func turns(n int, site string) []check.Turn {
+	var ts []check.Turn
+	for i := range n {
+		ts = append(ts, check.Turn{Alloc: fleet.AllocID(fmt.Sprint("new", i)), Old: fleet.AllocID(fmt.Sprint("old", i)), Site: site, Served: true})
+	}
+	return ts
+}
+
+// ends tells of a deployment that is over.
+func (p *plant) ends(status, why string, g check.Reached) {
+	p.entry("deployment_status", &check.Effects{Ended: []check.Ended{{
+		Deployment: "deployment", Job: "job", Status: status, Why: why, Groups: []check.Reached{g},
+	}}})
+}
+
+// version tells of a version that a user registers.
+func (p *plant) version(n uint64) {
+	p.entry("job_register", &check.Effects{Jobs: []check.JobChange{{Job: "job", Version: n}}})
+}
+
+// launch tells of a child that is launched.
+func (p *plant) launch(l check.Launch) {
+	l.Job = "job"
+	p.entry("periodic_launch", &check.Effects{Launched: &l})
+}
+
+func (p *plant) drain(d check.Drain) {
+	d.Node = p.e.node
+	p.entry("node_drain", &check.Effects{Drains: []check.Drain{d}})
+}
+
+func inRollouts() []planting {
+	return []planting{
+		{"more are taken down at once than may", check.MaxParallel, nil, func(p *plant) {
+			p.plans(check.Rollout{MaxParallel: 2, Turns: turns(3, "mall")})
+		}},
+		{"one is taken down while as many start as may", check.MaxParallel, nil, func(p *plant) {
+			p.plans(check.Rollout{MaxParallel: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.other.node, Site: "mall"}}})
+		}},
+		{"more are taken down at a site than may", check.SiteBudget, nil, func(p *plant) {
+			p.plans(check.Rollout{MaxParallel: 9, MaxPerSite: 1, Turns: append(turns(1, "port"), turns(2, "mall")...)})
+		}},
+		{"one is taken down at a site where one starts", check.SiteBudget, nil, func(p *plant) {
+			p.plans(check.Rollout{MaxParallel: 9, MaxPerSite: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.other.node, Site: "mall"}}})
+		}},
+		{"there are more canaries than the deployment wants", check.Canaries, nil, func(p *plant) {
+			p.plans(check.Rollout{MaxParallel: 2, Asked: 1, Wanted: 1, Held: true, Canaries: []check.Part{{Alloc: "a", Node: p.e.node}, {Alloc: "b", Node: p.other.node}}})
+		}},
+		{"a deployment wants more canaries than its job", check.Canaries, nil, func(p *plant) {
+			p.plans(check.Rollout{MaxParallel: 2, Asked: 1, Wanted: 2, Held: true})
+		}},
+		{"others are taken down before canaries are promoted", check.Canaries, nil, func(p *plant) {
+			p.plans(check.Rollout{MaxParallel: 2, Asked: 1, Wanted: 1, Held: true, Turns: turns(1, "mall")})
+		}},
+		{"canaries are promoted, and nobody asked for it", check.Canaries, nil, func(p *plant) {
+			p.entry("deployment_promote", &check.Effects{Promoted: []check.Promotion{{Deployment: "deployment", Job: "job"}}})
+		}},
+		{"a rollout fails for who is away", check.Deferred, nil, func(p *plant) {
+			p.away()
+			p.pass(time.Minute)
+			p.ends(fleet.DeploymentFailed, fleet.DescProgressDeadline, check.Reached{Group: "main", Total: 2, Healthy: 1, Deferred: 1, Away: []fleet.NodeID{p.e.node}})
+		}},
+		{"a rollout that waits for all succeeds without one", check.Deferred, nil, func(p *plant) {
+			p.away()
+			p.pass(time.Minute)
+			p.ends(fleet.DeploymentSuccessful, "", check.Reached{
+				Group: "main", WaitFor: fleet.WaitForAll, Total: 2, Healthy: 1, Deferred: 1, Behind: []check.Part{{Alloc: p.id, Node: p.e.node, Away: true}},
+			})
+		}},
+		{"a rollout that waits for a part succeeds with less", check.Deferred, nil, func(p *plant) {
+			p.away()
+			p.pass(time.Minute)
+			p.ends(fleet.DeploymentSuccessful, "", check.Reached{
+				Group: "main", WaitFor: "75%", Total: 2, Healthy: 1, Deferred: 1, Behind: []check.Part{{Alloc: p.id, Node: p.e.node, Away: true}},
+			})
+		}},
+		{"a rollout succeeds without one in sight", check.Deferred, nil, func(p *plant) {
+			p.ends(fleet.DeploymentSuccessful, "", check.Reached{Group: "main", Total: 2, Healthy: 1, Behind: []check.Part{{Alloc: p.id, Node: p.e.node}}})
+		}},
+		{"a version between is placed", check.NoneBetween, nil, func(p *plant) {
+			p.version(1)
+			p.version(2)
+			p.pass(70 * time.Second)
+			p.entry("plan", &check.Effects{Advances: []check.Advance{{Alloc: "new", Node: p.e.node, Job: "job", From: 0, To: 1}}})
+		}},
+		{"a job is launched twice for one time", check.LaunchedOnce, nil, func(p *plant) {
+			p.launch(check.Launch{Child: "job/periodic-300"})
+			p.term++
+			p.launch(check.Launch{Child: "job/periodic-300"})
+		}},
+		{"a job is launched beside its last", check.LaunchedOnce, nil, func(p *plant) {
+			p.launch(check.Launch{Child: "job/periodic-300", Alone: true, Beside: []fleet.JobID{"job/periodic-0"}})
+		}},
+		{"a drain goes on after its deadline", check.DrainsEnd, nil, func(p *plant) {
+			p.drain(check.Drain{Deadline: 30 * time.Second})
+			p.pass(time.Minute)
+		}},
+		{"something is to run on an edge that was drained", check.DrainsEnd, nil, func(p *plant) {
+			p.drain(check.Drain{Deadline: 30 * time.Second})
+			p.drain(check.Drain{Over: true, Emptied: true, Deadlined: true})
+			p.pass(70 * time.Second)
+		}},
+		{"a deployment goes on for ever", check.DeploymentsEnd, nil, func(p *plant) {
+			p.deployments = []fleet.Deployment{{
+				ID: "deployment", JobID: "job", Status: fleet.DeploymentRunning, ModifyIndex: 1,
+				TaskGroups: map[string]fleet.DeploymentState{"main": {ProgressDeadline: time.Minute, RequireProgressBy: time.Unix(60, 0)}},
+			}}
+			p.pass(130 * time.Second)
+			p.deployments = nil
+		}},
+	}
+}
+
 func inTheLog() []planting {
 	return []planting{
 		{"a command has another result on one hub", check.SameEverywhere, nil, func(p *plant) {

@@ -235,7 +235,8 @@ func counts(h Hub, wanted map[fleet.JobID]int) []Violation {
 	running := map[fleet.JobID]int{}
 	var vs []Violation
 	for _, a := range h.Allocs {
-		if !a.ServerTerminal() && a.ClientStatus == fleet.ClientRunning {
+		beside := a.DeploymentStatus.IsCanary() && wanted[a.JobID] > 0
+		if !a.ServerTerminal() && a.ClientStatus == fleet.ClientRunning && !beside {
 			running[a.JobID]++
 		}
 		if !a.ServerTerminal() && (a.ClientStatus == fleet.ClientUnknown || a.NeedsToReconnect()) {

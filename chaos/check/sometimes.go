@@ -41,6 +41,11 @@ const (
 	BranchUnknownOutcome        Branch = "client does not know its outcome"
 	BranchConflict              Branch = "registration refused for another one"
 	BranchMassRejoin            Branch = "five nodes back within ten seconds"
+	BranchFinishedDeferred      Branch = "rollout finished with somebody deferred"
+	BranchStraightToNewest      Branch = "came back straight to the newest version"
+	BranchPromoted              Branch = "canary promoted"
+	BranchDrainDeadlined        Branch = "drain ended by its deadline"
+	BranchLaunchedByNext        Branch = "periodic launch after a leader change"
 )
 
 // Branches are those that a campaign shall come to. Rows of a session that is over, rows with
@@ -55,6 +60,7 @@ func Branches() []Branch {
 		BranchKeptReplacement, BranchLostAfterWindow, BranchEndedAway, BranchRestartedAway, BranchBootedAway,
 		BranchStopDeadline, BranchSnapshotInstalled, BranchLeaderChanged, BranchBackoffAtCap, BranchRebound,
 		BranchClusterWentBack, BranchClockMoved, BranchUnknownOutcome, BranchConflict, BranchMassRejoin,
+		BranchFinishedDeferred, BranchStraightToNewest, BranchPromoted, BranchDrainDeadlined, BranchLaunchedByNext,
 	}
 }
 

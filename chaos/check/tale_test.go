@@ -25,8 +25,10 @@ type tale struct {
 	allocs map[fleet.AllocID]*fleet.Alloc
 	order  []fleet.AllocID
 	evals  []fleet.Evaluation // not over
-	faults int
-	drawn  int
+	// deployments are those that go on.
+	deployments []fleet.Deployment
+	faults      int
+	drawn       int
 	// spoil changes an observation before it is told; nil: none.
 	spoil func(o *check.Observation)
 }
@@ -139,7 +141,7 @@ func (t *tale) hub(name string, leads bool) *check.Hub {
 	for _, id := range t.order {
 		h.Allocs = append(h.Allocs, *t.allocs[id])
 	}
-	h.Evals = append(h.Evals, t.evals...)
+	h.Evals, h.Deployments = append(h.Evals, t.evals...), t.deployments
 	return h
 }
 

@@ -60,7 +60,7 @@ func effectsOf(a consensus.Applied) *check.Effects {
 		e.Recorded = recorded(e.Batches, a)
 	case state.JobRegister:
 		if a.Result.Err == nil {
-			e.Jobs = []check.JobChange{{Job: c.Job.ID, Tag: c.Job.Meta[check.TagMeta]}}
+			e.Jobs = []check.JobChange{{Job: c.Job.ID, Tag: c.Job.Meta[check.TagMeta], Version: a.Result.Version}}
 		}
 	case state.JobDeregister:
 		if a.Result.Err == nil {
@@ -68,6 +68,24 @@ func effectsOf(a consensus.Applied) *check.Effects {
 		}
 	case state.Plan:
 		planned(e, c, a.View)
+		e.Rollouts, e.Advances = rolled(a, e.Allocs)
+		e.Ended = ended(a, c.DeploymentUpdates...)
+	case state.DeploymentStatus:
+		e.Ended = ended(a, c.Update)
+	case state.AllocHealth:
+		if c.Update != nil {
+			e.Ended = ended(a, *c.Update)
+		}
+	case state.DeploymentPromote:
+		e.Promoted = promoted(c, a)
+	case state.PeriodicLaunch:
+		e.Launched = launched(c, a)
+	case state.NodeDrain:
+		e.Drains = drain(c, a)
+	case state.DrainStep:
+		e.Drains, e.Flagged = drained(c, a), c.Migrate
+	case state.AllocStop:
+		e.Flagged = c.Allocs
 	case state.Fence:
 		e.Fenced = &check.Fenced{Node: c.NodeID, Code: c.Session.Code}
 	}

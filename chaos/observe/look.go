@@ -24,6 +24,11 @@ func Hub(name string, v *state.View, histories bool) *check.Hub {
 	for e := range v.Evals("*", "") {
 		h.Evals = append(h.Evals, *e)
 	}
+	for d := range v.Deployments("*", "") {
+		if d.Active() {
+			h.Deployments = append(h.Deployments, *d)
+		}
+	}
 	if !histories {
 		return h
 	}

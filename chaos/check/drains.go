@@ -1,0 +1,89 @@
+package check
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// drains judges that edges that are emptied are empty in time.
+type drains struct {
+	open map[fleet.NodeID]*draining
+}
+
+// draining is a node that is emptied, or was and takes no work.
+type draining struct {
+	until      time.Duration // its deadline; 0: none
+	keepSystem bool
+	emptied    bool
+	since      time.Duration // emptied
+	told       bool
+}
+
+func newDrains() *drains { return &drains{open: map[fleet.NodeID]*draining{}} }
+
+// Bounds in fair weather: of a drain that is not over at its deadline, and of what is
+// still to run after it.
+const (
+	drainBound = 20 * time.Second
+	emptyBound = time.Minute
+)
+
+func (t *drains) see(s *scene, o *Observation) {
+	if o.Fault.rewinds() {
+		clear(t.open)
+	}
+	if o.Applied == nil || o.Applied.Effects == nil {
+		return
+	}
+	for _, d := range o.Applied.Effects.Drains {
+		t.change(s, d)
+	}
+}
+
+func (t *drains) change(s *scene, d Drain) {
+	s.judge(DrainsEnd)
+	switch known := t.open[d.Node]; {
+	case d.Emptied && known != nil:
+		known.emptied, known.since, known.told = true, s.now, false
+		if d.Deadlined {
+			s.reach(BranchDrainDeadlined)
+		}
+	case d.Over:
+		delete(t.open, d.Node)
+	default:
+		next := &draining{keepSystem: d.KeepSystem}
+		if d.Deadline > 0 {
+			next.until = s.now + d.Deadline
+		}
+		t.open[d.Node] = next
+	}
+}
+
+func (t *drains) tick(s *scene) {
+	for id, d := range t.open {
+		name := s.fleet.name(id)
+		s.judge(DrainsEnd)
+		switch {
+		case d.told:
+		case !d.emptied && d.until > 0 && s.overdue(name, d.until, drainBound):
+			d.told = true
+			s.broke(DrainsEnd, name, "it is being drained, and its deadline was over at %s", d.until)
+		case d.emptied && s.overdue(name, d.since, emptyBound):
+			d.told = true
+			t.left(s, id, d)
+		}
+	}
+}
+
+// left judges that nothing is to run on a node that was emptied.
+func (t *drains) left(s *scene, id fleet.NodeID, d *draining) {
+	for _, alloc := range sorted(s.fleet.allocs) {
+		f := s.fleet.allocs[alloc]
+		if f.alloc.NodeID == id && !f.stale && f.live() && !(f.system && d.keepSystem) {
+			s.broke(DrainsEnd, s.fleet.name(id), "allocation %s (%s) is to run there: it was drained by %s", fleet.Short(alloc), f.alloc.Name, d.since)
+		}
+	}
+}
+
+func (t *drains) end(*scene, *Picture) {}

@@ -1,0 +1,345 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// rollouts judges what becomes of new versions: how much of a group is taken down at
+// once, and where; canaries; who is away; and that it all ends.
+//
+// Whoever came into sight or went out of it just before an entry counts for neither: the
+// plan was made on an older picture.
+type rollouts struct {
+	sight    map[fleet.NodeID]time.Duration // when it last came or went
+	returned map[fleet.NodeID]time.Duration
+	flagged  map[fleet.AllocID]time.Duration // to be stopped, rollout or not
+	newest   map[fleet.JobID]registered
+	asked    map[fleet.JobID]bool // somebody asked for a promotion
+	running  map[fleet.DeploymentID]*rolling
+}
+
+// registered is the newest version of a job.
+type registered struct {
+	version uint64
+	at      time.Duration
+	before  map[uint64]time.Duration // when the kept ones came
+}
+
+// rolling is a deployment that goes on.
+type rolling struct {
+	index   fleet.Index
+	changed time.Duration
+	bound   time.Duration // without a change; 0: it may wait for ever
+	job     fleet.JobID
+	seen    time.Duration
+	told    bool
+}
+
+// How old the picture may be that a decision was made on: of who is in sight, and of a
+// job. An entry that waits for a majority is committed late.
+const (
+	inFlight   = 30 * time.Second
+	superseded = time.Minute
+)
+
+func newRollouts() *rollouts {
+	return &rollouts{
+		sight: map[fleet.NodeID]time.Duration{}, returned: map[fleet.NodeID]time.Duration{}, flagged: map[fleet.AllocID]time.Duration{},
+		newest: map[fleet.JobID]registered{}, asked: map[fleet.JobID]bool{}, running: map[fleet.DeploymentID]*rolling{},
+	}
+}
+
+func (t *rollouts) see(s *scene, o *Observation) {
+	switch {
+	case o.Applied != nil && o.Applied.Effects != nil:
+		t.entry(s, o.Applied.Effects)
+	case o.Hub != nil:
+		t.deployments(s, o.Hub)
+	case o.Request != nil && o.Request.What == AskPromote:
+		t.asked[o.Request.Job] = true
+	case o.Fault.rewinds():
+		clear(t.newest)
+		clear(t.running)
+		for id := range t.sight {
+			t.sight[id] = s.now
+		}
+	}
+}
+
+func (t *rollouts) entry(s *scene, e *Effects) {
+	t.moves(s, e)
+	for _, j := range e.Jobs {
+		t.register(s, j)
+	}
+	for _, id := range e.Flagged {
+		t.flagged[id] = s.now
+	}
+	for i := range e.Rollouts {
+		t.turns(s, &e.Rollouts[i])
+		t.sites(s, &e.Rollouts[i])
+		t.canaries(s, &e.Rollouts[i])
+	}
+	for _, a := range e.Advances {
+		t.between(s, a)
+	}
+	for i := range e.Ended {
+		t.ended(s, &e.Ended[i])
+	}
+	for _, p := range e.Promoted {
+		s.judge(Canaries)
+		s.reach(BranchPromoted)
+		if !p.Auto && !t.asked[p.Job] {
+			s.broke(Canaries, string(p.Job), "the canaries of deployment %s were promoted, and nobody asked for it", fleet.Short(p.Deployment))
+		}
+	}
+}
+
+// moves notes who came into sight, and who went.
+func (t *rollouts) moves(s *scene, e *Effects) {
+	if e.Opened != nil {
+		t.came(s, e.Opened.Node, e.Opened.Status)
+	}
+	for _, b := range e.Batches {
+		if b.Code == "" {
+			t.came(s, b.Node, b.Status)
+		}
+	}
+	for _, m := range e.Moved {
+		t.sight[m.Node] = s.now
+		delete(t.returned, m.Node)
+	}
+}
+
+func (t *rollouts) came(s *scene, id fleet.NodeID, status fleet.NodeStatus) {
+	if _, back := t.returned[id]; back && status == fleet.NodeReady {
+		return
+	}
+	t.sight[id] = s.now
+	if status == fleet.NodeReady {
+		t.returned[id] = s.now
+	}
+}
+
+// lately reports whether a node came into sight or went just now.
+func (t *rollouts) lately(s *scene, id fleet.NodeID) bool {
+	at, moved := t.sight[id]
+	return moved && s.now-at < inFlight
+}
+
+// register notes a version that a user made.
+func (t *rollouts) register(s *scene, j JobChange) {
+	old := t.newest[j.Job]
+	if j.Stop || old.version >= j.Version {
+		old.before = nil // purged, and begun anew
+	}
+	if j.Stop {
+		delete(t.newest, j.Job)
+		return
+	}
+	if old.before == nil {
+		old.before = map[uint64]time.Duration{}
+	}
+	old.before[j.Version] = s.now
+	t.newest[j.Job] = registered{j.Version, s.now, old.before}
+}
+
+// started are those that were started earlier, have been in sight for a while, and are
+// not known to be healthy.
+func (t *rollouts) started(s *scene, r *Rollout, site string) (n int) {
+	for _, p := range r.Starting {
+		if !p.Canary && !t.lately(s, p.Node) && (site == "" || site == p.Site) {
+			n++
+		}
+	}
+	return n
+}
+
+// turns judges how much of a group is taken down at once.
+func (t *rollouts) turns(s *scene, r *Rollout) {
+	taken := 0
+	var evidence []string
+	for _, turn := range r.Turns {
+		if _, flagged := t.flagged[turn.Old]; !flagged && !turn.Canary {
+			taken++
+			evidence = append(evidence, fmt.Sprintf("%s at %s, for %s", fleet.Short(turn.Old), turn.Site, fleet.Short(turn.Alloc)))
+		}
+	}
+	if taken == 0 || r.MaxParallel == 0 {
+		return
+	}
+	s.judge(MaxParallel)
+	if already := t.started(s, r, ""); taken+already > r.MaxParallel {
+		s.shown(MaxParallel, string(r.Job), evidence, "group %s: a plan takes %d down for version %d while %d are starting: max_parallel is %d",
+			r.Group, taken, r.Version, already, r.MaxParallel)
+	}
+	s.judge(Canaries)
+	if r.Held {
+		s.shown(Canaries, string(r.Job), evidence, "group %s: a plan takes %d down for version %d, and its canaries are not promoted",
+			r.Group, taken, r.Version)
+	}
+}
+
+// sites judges how much of a group is taken down at each site.
+func (t *rollouts) sites(s *scene, r *Rollout) {
+	if r.MaxPerSite == 0 {
+		return
+	}
+	taken := map[string]int{}
+	for _, turn := range r.Turns {
+		if _, flagged := t.flagged[turn.Old]; !flagged && turn.Served {
+			taken[turn.Site]++
+		}
+	}
+	for _, site := range sorted(taken) {
+		s.judge(SiteBudget)
+		if already := t.started(s, r, site); taken[site]+already > r.MaxPerSite {
+			s.broke(SiteBudget, string(r.Job), "group %s: a plan takes %d down at site %s while %d are starting there: max_unavailable_per_site is %d",
+				r.Group, taken[site], site, already, r.MaxPerSite)
+		}
+	}
+}
+
+// canaries judges how many there are.
+func (t *rollouts) canaries(s *scene, r *Rollout) {
+	if r.Wanted == 0 && len(r.Canaries) == 0 {
+		return
+	}
+	s.judge(Canaries)
+	n := 0
+	for _, c := range r.Canaries {
+		if !t.lately(s, c.Node) {
+			n++
+		}
+	}
+	if n > r.Wanted {
+		s.broke(Canaries, string(r.Job), "group %s has %d canaries of version %d: %d are wanted", r.Group, n, r.Version, r.Wanted)
+	}
+	if !r.System && r.Wanted > r.Asked {
+		s.broke(Canaries, string(r.Job), "group %s: the deployment wants %d canaries of version %d, and the job asks for %d",
+			r.Group, r.Wanted, r.Version, r.Asked)
+	}
+}
+
+// between judges what is given a newer version: that it is the newest.
+func (t *rollouts) between(s *scene, a Advance) {
+	last, known := t.newest[a.Job]
+	if !known {
+		return
+	}
+	s.judge(NoneBetween)
+	if a.To < last.version && s.now-last.at > superseded {
+		s.broke(NoneBetween, s.fleet.name(a.Node), "allocation %s goes from version %d of job %s to %d: version %d is there since %s",
+			fleet.Short(a.Alloc), a.From, a.Job, a.To, last.version, last.at)
+	}
+	back, away := t.returned[a.Node]
+	missed, was := last.before[a.From+1]
+	if a.To == last.version && a.To > a.From+1 && away && was && back > missed {
+		s.reach(BranchStraightToNewest)
+	}
+}
+
+// ended judges why a deployment is over.
+func (t *rollouts) ended(s *scene, e *Ended) {
+	delete(t.running, e.Deployment)
+	s.judge(DeploymentsEnd)
+	deferred, stuck := false, len(e.Groups) == 0
+	for _, g := range e.Groups {
+		deferred = deferred || g.Deferred > 0
+		stuck = stuck || g.Healthy+g.Deferred < g.Total || slices.ContainsFunc(g.Away, func(id fleet.NodeID) bool { return t.lately(s, id) })
+		if e.Status == fleet.DeploymentSuccessful {
+			t.complete(s, e, g)
+		}
+	}
+	s.judge(Deferred)
+	switch {
+	case e.Status == fleet.DeploymentSuccessful && deferred:
+		s.reach(BranchFinishedDeferred)
+	case e.Status == fleet.DeploymentFailed && strings.HasPrefix(e.Why, fleet.DescProgressDeadline) && deferred && !stuck:
+		s.broke(Deferred, string(e.Job), "deployment %s failed (%s): all that was not healthy is away", fleet.Short(e.Deployment), e.Why)
+	}
+}
+
+// complete judges that a group of a deployment that succeeded is as far as wait_for
+// asks.
+func (t *rollouts) complete(s *scene, e *Ended, g Reached) {
+	s.judge(Deferred)
+	behind, inSight := 0, 0
+	for _, p := range g.Behind {
+		if t.lately(s, p.Node) {
+			continue
+		}
+		behind++
+		if !p.Away {
+			inSight++
+		}
+	}
+	percent, isPercent := strings.CutSuffix(g.WaitFor, "%")
+	share, err := strconv.ParseFloat(percent, 64)
+	switch {
+	case inSight > 0 && !isPercent:
+		s.broke(Deferred, string(e.Job), "deployment %s succeeded: %d of group %s are in sight and of another version", fleet.Short(e.Deployment), inSight, g.Group)
+	case g.WaitFor == fleet.WaitForAll && behind > 0,
+		isPercent && err == nil && float64(behind)*100 > (100-share)*float64(max(g.Total, behind)):
+		s.broke(Deferred, string(e.Job), "deployment %s succeeded with %d of %d of group %s still of another version: wait_for is %s",
+			fleet.Short(e.Deployment), behind, g.Total, g.Group, g.WaitFor)
+	}
+}
+
+// deployments notes which go on, and since when nothing comes of them.
+func (t *rollouts) deployments(s *scene, h *Hub) {
+	for i := range h.Deployments {
+		d := &h.Deployments[i]
+		r := t.running[d.ID]
+		if r == nil {
+			r = &rolling{job: d.JobID}
+			t.running[d.ID] = r
+		}
+		r.seen = s.now
+		if d.ModifyIndex > r.index {
+			r.index, r.changed, r.bound = d.ModifyIndex, s.now, patience(d)
+		}
+	}
+	for id, r := range t.running {
+		over := !slices.ContainsFunc(h.Deployments, func(d fleet.Deployment) bool { return d.ID == id })
+		if over && (h.Index >= r.index && h.Index > 0 || s.now-r.seen > s.limits.Slack) {
+			delete(t.running, id)
+		}
+	}
+}
+
+// patience is for how long nothing may come of a deployment; 0: for ever.
+func patience(d *fleet.Deployment) time.Duration {
+	if d.Status != fleet.DeploymentRunning || d.RequiresPromotion() && !d.AutoPromotes() {
+		return 0
+	}
+	var longest time.Duration
+	for _, g := range d.TaskGroups {
+		if !g.RequireProgressBy.IsZero() {
+			longest = max(longest, g.ProgressDeadline)
+		}
+	}
+	return longest
+}
+
+func (t *rollouts) tick(s *scene) {
+	for id, r := range t.running {
+		s.judge(DeploymentsEnd)
+		if r.bound > 0 && !r.told && s.overdueEverywhere(r.changed, r.bound+s.limits.Heal) {
+			r.told = true
+			s.broke(DeploymentsEnd, string(r.job), "deployment %s goes on, and nothing has come of it since %s", fleet.Short(id), r.changed)
+		}
+	}
+	for id, at := range t.flagged {
+		if s.now-at > keptAllocs {
+			delete(t.flagged, id)
+		}
+	}
+}
+
+func (t *rollouts) end(*scene, *Picture) {}

@@ -1,0 +1,210 @@
+package observe
+
+import (
+	"slices"
+	"time"
+
+	"skerry/chaos/check"
+	"skerry/fleet"
+	"skerry/hub/consensus"
+	"skerry/hub/state"
+)
+
+// rolled are what a plan does to rollouts: by group and version, what it starts anew
+// beside what is starting already.
+func rolled(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, advances []check.Advance) {
+	for i := range placed {
+		now := &placed[i]
+		if now.CreateIndex != a.Index {
+			continue
+		}
+		before, _ := a.View.Alloc(now.PreviousAllocation)
+		if before != nil && before.Job != nil && now.Job != nil && before.Job.CreateIndex == now.Job.CreateIndex && before.JobVersion < now.JobVersion {
+			advances = append(advances, check.Advance{
+				Alloc: now.ID, Node: now.NodeID, Job: now.JobID, From: before.JobVersion, To: now.JobVersion,
+			})
+		}
+		r := rolloutOf(a, &rs, now)
+		if r == nil {
+			continue
+		}
+		if now.DeploymentStatus.IsCanary() && !r.System {
+			continue
+		}
+		if before != nil && serving(a, before) && before.JobHash != now.JobHash {
+			r.Turns = append(r.Turns, check.Turn{
+				Alloc: now.ID, Old: before.ID, Site: site(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary(),
+				Served: before.DeploymentID == "" || before.DeploymentStatus.IsHealthy(),
+			})
+		}
+	}
+	return rs, advances
+}
+
+// serving reports whether an allocation was taken down by the entry while it was in
+// sight and had not ended.
+func serving(a consensus.Applied, old *fleet.Alloc) bool {
+	n, known := a.View.Node(old.NodeID)
+	return old.ModifyIndex == a.Index && old.ServerTerminal() && known && n.Status == fleet.NodeReady &&
+		(old.ClientStatus == fleet.ClientRunning || old.ClientStatus == fleet.ClientPending)
+}
+
+func site(v *state.View, id fleet.NodeID) string {
+	n, ok := v.Node(id)
+	if !ok {
+		return ""
+	}
+	return n.SiteName()
+}
+
+// rolloutOf is the rollout that a new allocation is part of, nil for none.
+func rolloutOf(a consensus.Applied, rs *[]check.Rollout, now *fleet.Alloc) *check.Rollout {
+	dep, ok := a.View.Deployment(now.DeploymentID)
+	if now.DeploymentID == "" || !ok {
+		return nil
+	}
+	g := now.Group()
+	if g == nil || g.Update == nil {
+		return nil
+	}
+	for i := range *rs {
+		if r := &(*rs)[i]; r.Deployment == dep.ID && r.Group == now.TaskGroup {
+			return r
+		}
+	}
+	s := dep.TaskGroups[now.TaskGroup]
+	r := check.Rollout{
+		Deployment: dep.ID, Job: now.JobID, Group: now.TaskGroup, Version: dep.JobVersion, System: fleet.RunsEverywhere(now.Job.Type),
+		MaxParallel: g.Update.MaxParallel, MaxPerSite: g.Update.MaxUnavailablePerSite,
+		Wanted: s.DesiredCanaries, Asked: g.Update.Canary, Held: s.DesiredCanaries > 0 && !s.Promoted,
+	}
+	for other := range a.View.AllocsByDeployment(dep.ID) {
+		n, known := a.View.Node(other.NodeID)
+		if other.TaskGroup != r.Group || other.Terminal() || !known || n.Status != fleet.NodeReady || other.NeedsToReconnect() {
+			continue
+		}
+		if other.DeploymentStatus.IsCanary() {
+			r.Canaries = append(r.Canaries, check.Part{Alloc: other.ID, Node: other.NodeID})
+		}
+		if other.DeploymentStatus.IsHealthy() || other.CreateIndex == a.Index || other.ModifyIndex == a.Index {
+			continue
+		}
+		p := check.Part{Alloc: other.ID, Node: other.NodeID, Canary: other.DeploymentStatus.IsCanary(), Site: n.SiteName()}
+		if before, ok := a.View.Alloc(other.PreviousAllocation); ok && site(a.View, before.NodeID) != p.Site {
+			p.Site = ""
+		}
+		r.Starting = append(r.Starting, p)
+	}
+	*rs = append(*rs, r)
+	return &(*rs)[len(*rs)-1]
+}
+
+// ended are the deployments that the entry ended, and how far they had got.
+func ended(a consensus.Applied, updates ...fleet.DeploymentUpdate) []check.Ended {
+	var es []check.Ended
+	for _, u := range updates {
+		d, ok := a.View.Deployment(u.DeploymentID)
+		if !ok || d.Active() || d.ModifyIndex != a.Index || d.Status == fleet.DeploymentCancelled {
+			continue
+		}
+		es = append(es, check.Ended{Deployment: d.ID, Job: d.JobID, Status: d.Status, Why: d.StatusDescription, Groups: reached(a, d)})
+	}
+	return es
+}
+
+// reached is how far each group of a deployment is.
+func reached(a consensus.Applied, d *fleet.Deployment) []check.Reached {
+	versions := a.View.JobVersions(d.Namespace, d.JobID)
+	i := slices.IndexFunc(versions, func(j *fleet.Job) bool { return j.Version == d.JobVersion && j.CreateIndex == d.JobCreateIndex })
+	if i < 0 {
+		return nil
+	}
+	var rs []check.Reached
+	for _, name := range d.Groups() {
+		g := check.Reached{Group: name, Total: d.TaskGroups[name].DesiredTotal, WaitFor: d.TaskGroups[name].WaitFor}
+		healthy, away := map[string]bool{}, map[string]bool{}
+		for other := range a.View.AllocsByJob(d.Namespace, d.JobID) {
+			if other.TaskGroup != name || other.ServerTerminal() {
+				continue
+			}
+			key := other.Name
+			if fleet.RunsEverywhere(versions[i].Type) {
+				key = string(other.NodeID)
+			}
+			n, known := a.View.Node(other.NodeID)
+			gone := !known || n.Status != fleet.NodeReady
+			same := other.JobHash == versions[i].SpecHash
+			switch {
+			case same && (other.DeploymentStatus.IsHealthy() || other.DeploymentID == "" && other.ClientStatus == fleet.ClientRunning):
+				healthy[key] = true
+			case !other.ClientTerminal() && gone:
+				away[key] = true
+				g.Away = append(g.Away, other.NodeID)
+			}
+			if !same && !other.ClientTerminal() {
+				g.Behind = append(g.Behind, check.Part{Alloc: other.ID, Node: other.NodeID, Away: gone})
+			}
+		}
+		for key := range away {
+			if !healthy[key] {
+				g.Deferred++
+			}
+		}
+		g.Healthy = len(healthy)
+		rs = append(rs, g)
+	}
+	return rs
+}
+
+func promoted(c state.DeploymentPromote, a consensus.Applied) []check.Promotion {
+	d, ok := a.View.Deployment(c.DeploymentID)
+	if !ok || a.Result.Err != nil {
+		return nil
+	}
+	return []check.Promotion{{Deployment: d.ID, Job: d.JobID, Auto: d.AutoPromotes()}}
+}
+
+// launched is nil where nothing was.
+func launched(c state.PeriodicLaunch, a consensus.Applied) *check.Launch {
+	if a.Result.Err != nil || a.Result.Child == "" {
+		return nil
+	}
+	l := &check.Launch{Job: c.ID, Child: a.Result.Child}
+	parent, ok := a.View.Job(c.Namespace, c.ID)
+	l.Alone = ok && parent.IsPeriodic() && parent.Periodic.ProhibitOverlap
+	for child := range a.View.Jobs(c.Namespace, fleet.PeriodicPrefix(c.ID)) {
+		for other := range a.View.AllocsByJob(c.Namespace, child.ID) {
+			if child.ID != l.Child && !other.Terminal() {
+				l.Beside = append(l.Beside, child.ID)
+				break
+			}
+		}
+	}
+	return l
+}
+
+func drain(c state.NodeDrain, a consensus.Applied) []check.Drain {
+	n, ok := a.View.Node(c.NodeID)
+	if !ok || a.Result.Err != nil {
+		return nil
+	}
+	d := check.Drain{Node: n.ID, Over: n.DrainStrategy == nil}
+	if s := n.DrainStrategy; s != nil {
+		d.KeepSystem = s.IgnoreSystemJobs
+		if !s.ForceDeadline.IsZero() {
+			d.Deadline = max(1, s.ForceDeadline.Sub(time.Unix(0, c.Now)))
+		}
+	}
+	return []check.Drain{d}
+}
+
+// drained are the drains that a step of the drainer ended.
+func drained(c state.DrainStep, a consensus.Applied) []check.Drain {
+	var ds []check.Drain
+	for _, done := range c.Done {
+		if n, ok := a.View.Node(done.NodeID); ok && n.DrainStrategy == nil && n.ModifyIndex == a.Index {
+			ds = append(ds, check.Drain{Node: n.ID, Over: true, Emptied: true, Deadlined: done.Deadlined})
+		}
+	}
+	return ds
+}
