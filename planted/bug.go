@@ -42,6 +42,18 @@ const (
 	RebootForgets     Bug = "reboot-forgets"      // what ran before a boot is not started again
 	StartTwice        Bug = "start-twice"         // a task that runs is started once more by the next agent
 
+	// Of rollouts, launches and drains.
+	TakeDownAll        Bug = "take-down-all"         // max_parallel is not counted
+	OneCanaryMore      Bug = "one-canary-more"       // a canary is placed beyond those that are wanted
+	PromoteUnasked     Bug = "promote-unasked"       // canaries that wait for a person promote themselves
+	SitesForgotten     Bug = "sites-forgotten"       // max_unavailable_per_site is not looked at
+	AbsentIsHealthy    Bug = "absent-is-healthy"     // what is away counts as if it were healthy
+	AbsentIsFailed     Bug = "absent-is-failed"      // a deployment's deadline runs for what is away
+	NeverComplete      Bug = "never-complete"        // a deployment that has got where it should goes on
+	LaunchNotNoted     Bug = "launch-not-noted"      // that a time was launched is not noted with the launch
+	OverlapForgotten   Bug = "overlap-forgotten"     // a job is launched beside its last child
+	DeadlineOfDrainOff Bug = "deadline-of-drain-off" // nobody looks at a drain's deadline
+
 	// Of what the cluster says.
 	StaleRead          Bug = "stale-read"           // a hub answers a read without asking how far the leader is
 	AcknowledgeInDoubt Bug = "acknowledge-in-doubt" // a write of unknown outcome is said to be done

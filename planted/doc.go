@@ -51,6 +51,16 @@
 //	clock-decides             trusted-time
 //	reboot-forgets            reboot-brings-back
 //	start-twice               instances
+//	take-down-all             max-parallel
+//	one-canary-more           canaries
+//	promote-unasked           canaries
+//	sites-forgotten           site-budget
+//	absent-is-healthy         deferred
+//	absent-is-failed          deferred
+//	never-complete            deployments-end
+//	launch-not-noted          launched-once
+//	overlap-forgotten         launched-once
+//	deadline-of-drain-off     drains-end
 //	stale-read                linearizable
 //	acknowledge-in-doubt      acknowledged-survives
 package planted

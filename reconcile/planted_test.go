@@ -42,6 +42,40 @@ alloc a0 0 n1 running
 purge
 decide
 show`, "a0   job.web[0] n1 v0 run/running", 0},
+		{planted.TakeDownAll, `
+case a new version
+job count=4 max_parallel=2
+node n0 ready
+alloc a0..3 0 n0 running
+job env=1
+decide`, "stop job.web[", 2},
+		{planted.SitesForgotten, `
+case a new version at two sites
+job count=4 max_parallel=4 per_site=1
+node n0 ready dc=north
+node n1 ready dc=south
+alloc a0..1 0 n0 running
+alloc a2..3 2 n1 running
+job env=1
+decide`, "stop job.web[", 2},
+		{planted.OneCanaryMore, `
+case a new version with a canary
+job count=3 max_parallel=2 canary=1
+node n0 ready
+alloc a0..2 0 n0 running
+job env=1
+decide`, "canary of version 1", 1},
+		{planted.AbsentIsHealthy, `
+case one is away
+job count=2 max_parallel=2 wait_for=all
+node n0 ready
+node n1 disconnected
+alloc a0 0 n0 running
+alloc a1 1 n1 unknown
+job env=1
+decide
+healthy p01
+decide`, "is successful", 0},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
 			s := &script{w: newWorld()}
@@ -53,5 +87,28 @@ show`, "a0   job.web[0] n1 v0 run/running", 0},
 				t.Fatalf("with the bug:\n%s", got)
 			}
 		})
+	}
+}
+
+// A deployment that has got where it should is over, or with the bug is not.
+func TestPlantedNeverCompletes(t *testing.T) {
+	const scenario = `
+case a new version
+job count=1 max_parallel=1
+node n0 ready
+alloc a0 0 n0 running
+job env=1
+decide
+healthy p01
+decide`
+	over := func() bool {
+		return strings.Contains((&script{w: newWorld()}).run(t, scenario), "is successful")
+	}
+	if !over() {
+		t.Fatal("without the bug the deployment goes on")
+	}
+	defer planted.Plant(planted.NeverComplete)()
+	if over() {
+		t.Fatal("with the bug the deployment ends")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // rollout is what the job's deployment means for one group: how much of it may be
@@ -72,6 +73,9 @@ func (d *decision) newRollout(g *fleet.TaskGroup, members []*member) *rollout {
 		return r
 	}
 	r.u, r.left = g.Update, g.Update.MaxParallel
+	if planted.On(planted.TakeDownAll) {
+		r.left = len(members) * fleet.JobCountMax
+	}
 	if d.deployment != nil {
 		r.state = d.deployment.TaskGroups[g.Name]
 	}
@@ -171,6 +175,9 @@ func (r *rollout) take(m *member) (ok bool, why string) {
 
 // room reports whether a site may lose one more for a while.
 func (r *rollout) room(site string) bool {
+	if planted.On(planted.SitesForgotten) {
+		return true
+	}
 	return r.u.MaxUnavailablePerSite == 0 || r.sites[site] < r.u.MaxUnavailablePerSite
 }
 
@@ -227,6 +234,8 @@ func (r *rollout) progress(m *member) {
 	case m == nil:
 	case !r.d.outdated(m.a) && (m.a.DeploymentStatus.IsHealthy() || m.a.DeploymentID == "" && m.status() == fleet.ClientRunning):
 		r.healthy++
+	case (m.absent || m.kind == frozen) && planted.On(planted.AbsentIsHealthy):
+		r.healthy++
 	case m.absent || m.kind == frozen:
 		r.away++
 	}
@@ -235,6 +244,9 @@ func (r *rollout) progress(m *member) {
 // done reports whether the group is where the deployment wants it, as far as
 // wait_for asks.
 func (r *rollout) done() bool {
+	if planted.On(planted.NeverComplete) {
+		return false
+	}
 	if r.healthy+r.away+r.blocked < r.total || r.healthy == 0 && r.total > 0 {
 		return false // what nobody has seen healthy is no success
 	}
@@ -365,8 +377,11 @@ func (d *decision) canaries(g *fleet.TaskGroup, slots []*slot, r *rollout) {
 		d.act(s, g, r)
 	}
 	r.hold()
-	next := 0
-	for range r.state.DesiredCanaries - active {
+	next, missing := 0, r.state.DesiredCanaries-active
+	if planted.On(planted.OneCanaryMore) {
+		missing++
+	}
+	for range missing {
 		if paused {
 			break
 		}

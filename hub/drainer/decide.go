@@ -6,6 +6,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/planted"
 )
 
 // maxMigrate bounds how many allocations one entry flags.
@@ -139,7 +140,7 @@ type round struct {
 func (r *round) node(n *fleet.Node) {
 	node := Node{IgnoreSystem: n.DrainStrategy.IgnoreSystemJobs, Allocs: slices.Collect(r.view.AllocsByNode(n.ID))}
 	left, _, done := node.Left()
-	over := n.DrainStrategy.Over(r.now)
+	over := n.DrainStrategy.Over(r.now) && !planted.On(planted.DeadlineOfDrainOff)
 	if done || over {
 		if r.migrate(left) {
 			r.step.Done = append(r.step.Done, state.NodeDrained{
@@ -148,7 +149,7 @@ func (r *round) node(n *fleet.Node) {
 		}
 		return
 	}
-	if !n.DrainStrategy.ForceDeadline.IsZero() {
+	if !n.DrainStrategy.ForceDeadline.IsZero() && !planted.On(planted.DeadlineOfDrainOff) {
 		r.lookAt(n.DrainStrategy.ForceDeadline)
 	}
 	for _, a := range left {

@@ -5,6 +5,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/planted"
 )
 
 // Picture is what is known of a deployment.
@@ -134,7 +135,7 @@ func retries(a *fleet.Alloc, policy *fleet.ReschedulePolicy, now time.Time) bool
 // promote promotes canaries that promote themselves, all groups together.
 func (p Picture) promote() (Step, bool) {
 	d := p.Deployment
-	if !d.RequiresPromotion() || !d.AutoPromotes() {
+	if !d.RequiresPromotion() || !d.AutoPromotes() && !planted.On(planted.PromoteUnasked) {
 		return Step{}, false
 	}
 	healthy := p.healthyCanaries()
@@ -203,7 +204,8 @@ func (p Picture) settled(group string, whole []*fleet.Alloc) int {
 		newest := a.JobVersion == p.Job.Version
 		switch {
 		case a.TaskGroup != group || a.ServerTerminal():
-		case newest && a.DeploymentStatus.IsHealthy(), a.ClientStatus == fleet.ClientUnknown, !newest && full[p.Site(a.NodeID)]:
+		case newest && a.DeploymentStatus.IsHealthy(),
+			a.ClientStatus == fleet.ClientUnknown && !planted.On(planted.AbsentIsFailed), !newest && full[p.Site(a.NodeID)]:
 			done[key] = true
 		}
 	}

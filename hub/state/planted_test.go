@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -27,6 +28,8 @@ func TestPlantedBugsMisbehave(t *testing.T) {
 		{planted.ReadyBeforeHistory, comeBack, "initializing", "became ready at row 1 of 2"},
 		{planted.NeverReady, comeBackAndReplay, "ready", "initializing"},
 		{planted.EvaluateSuperseded, comeBackAndReplayInPart, "", "reconnect"},
+		{planted.LaunchNotNoted, launchTwice, "conflict", "launched twice"},
+		{planted.OverlapForgotten, launchBeside, "alone", "beside another"},
 		{planted.AppliedNumberBack, bootAnew, "applied up to 1", "went back: epoch 1 to 2, session 1 to 2, row 1 to 0"},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
@@ -175,4 +178,38 @@ func bootAnew(w *world) string {
 		NodeID: node, Session: 2, Instance: "i2", BootID: "b2", Hub: "hub-1", Head: 1, EvalSeed: w.seed(), Now: w.nano(),
 	})
 	return fmt.Sprintf("applied up to %d", w.getNode(node).Applied)
+}
+
+// nightly is a job that is launched by the clock, and launch launches it for a time.
+func nightly(w *world, alone bool) *fleet.Job {
+	j := job("nightly", fleet.JobTypeBatch, 1)
+	j.Periodic = &fleet.Periodic{Enabled: true, Spec: "0 2 * * *", ProhibitOverlap: alone}
+	w.register(j)
+	return w.getJob("nightly")
+}
+
+func launch(w *world, j *fleet.Job, at time.Time) state.Result {
+	child := j.Child(fleet.LaunchID(j.ID, at), w.now)
+	return w.apply(state.PeriodicLaunch{
+		Namespace: j.Namespace, ID: j.ID, JobModifyIndex: j.JobModifyIndex, Launched: at.UnixNano(),
+		Child: child, Eval: w.eval(fleet.TriggerPeriodicJob), Now: w.nano(),
+	})
+}
+
+func launchTwice(w *world) string {
+	j := nightly(w, false)
+	launch(w, j, w.now)
+	if res := launch(w, j, w.now); res.Err != nil {
+		return string(res.Err.Code)
+	}
+	return "launched twice"
+}
+
+func launchBeside(w *world) string {
+	j := nightly(w, true)
+	launch(w, j, w.now)
+	if res := launch(w, j, w.now.Add(time.Hour)); res.Child == "" {
+		return "alone"
+	}
+	return "beside another"
 }
