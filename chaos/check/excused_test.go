@@ -53,6 +53,16 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.conclude(p.id, fleet.ClientRunning)
 		}},
+		{"a rollout that succeeds without those whose site's budget one holds who is away", nil, func(p *plant) {
+			heal := p.away()
+			p.pass(time.Minute)
+			p.ends(fleet.DeploymentSuccessful, "", check.Reached{
+				Group: "main", Total: 3, Healthy: 1, Deferred: 1, PerSite: 1, Away: []fleet.NodeID{p.e.node}, AwaySites: []string{"mall"},
+				Behind: []check.Part{{Alloc: "b", Node: p.other.node, Site: "mall"}},
+			})
+			heal()
+			p.conclude(p.id, fleet.ClientRunning)
+		}},
 		{"a version that was the newest when its plan was made", nil, func(p *plant) {
 			p.version(1)
 			p.pass(time.Minute)

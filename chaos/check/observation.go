@@ -123,6 +123,10 @@ type Reached struct {
 	Deferred int            // that are away, and not healthy
 	Behind   []Part         `json:",omitempty"` // what is to run, of another version
 	Away     []fleet.NodeID `json:",omitempty"`
+	// PerSite is max_unavailable_per_site, and AwaySites are where Away are: who is away
+	// may hold a site's budget, and the others of the site are then deferred with it.
+	PerSite   int      `json:",omitempty"`
+	AwaySites []string `json:",omitempty"`
 }
 
 // Promotion is a deployment whose canaries were promoted; Auto says that they promote

@@ -275,7 +275,7 @@ func (t *rollouts) complete(s *scene, e *Ended, g Reached) {
 			continue
 		}
 		behind++
-		if !p.Away {
+		if !p.Away && !g.heldBack(p.Site) {
 			inSight++
 		}
 	}
@@ -289,6 +289,17 @@ func (t *rollouts) complete(s *scene, e *Ended, g Reached) {
 		s.broke(Deferred, string(e.Job), "deployment %s succeeded with %d of %d of group %s still of another version: wait_for is %s",
 			fleet.Short(e.Deployment), behind, g.Total, g.Group, g.WaitFor)
 	}
+}
+
+// heldBack reports whether as many are away at a site as may be out of service there.
+func (g Reached) heldBack(site string) bool {
+	n := 0
+	for _, s := range g.AwaySites {
+		if s == site {
+			n++
+		}
+	}
+	return g.PerSite > 0 && n >= g.PerSite
 }
 
 // deployments notes which go on, and since when nothing comes of them.

@@ -122,6 +122,9 @@ func reached(a consensus.Applied, d *fleet.Deployment) []check.Reached {
 	var rs []check.Reached
 	for _, name := range d.Groups() {
 		g := check.Reached{Group: name, Total: d.TaskGroups[name].DesiredTotal, WaitFor: d.TaskGroups[name].WaitFor}
+		if tg := versions[i].Group(name); tg != nil && tg.Update != nil {
+			g.PerSite = tg.Update.MaxUnavailablePerSite
+		}
 		healthy, away := map[string]bool{}, map[string]bool{}
 		for other := range a.View.AllocsByJob(d.Namespace, d.JobID) {
 			if other.TaskGroup != name || other.ServerTerminal() {
@@ -139,10 +142,10 @@ func reached(a consensus.Applied, d *fleet.Deployment) []check.Reached {
 				healthy[key] = true
 			case !other.ClientTerminal() && gone:
 				away[key] = true
-				g.Away = append(g.Away, other.NodeID)
+				g.Away, g.AwaySites = append(g.Away, other.NodeID), append(g.AwaySites, site(a.View, other.NodeID))
 			}
 			if !same && !other.ClientTerminal() {
-				g.Behind = append(g.Behind, check.Part{Alloc: other.ID, Node: other.NodeID, Away: gone})
+				g.Behind = append(g.Behind, check.Part{Alloc: other.ID, Node: other.NodeID, Site: site(a.View, other.NodeID), Away: gone})
 			}
 		}
 		for key := range away {
