@@ -121,7 +121,7 @@ type Reached struct {
 	Total    int            // that were to become healthy
 	Healthy  int            // that are
 	Deferred int            // that are away, and not healthy
-	Behind   []Part         `json:",omitempty"` // what is to run, of another version
+	Behind   []Part         `json:",omitempty"` // what runs on with other tasks than the version has, and nobody stands in for
 	Away     []fleet.NodeID `json:",omitempty"`
 	// PerSite is max_unavailable_per_site, and AwaySites are where Away are: who is away
 	// may hold a site's budget, and the others of the site are then deferred with it.

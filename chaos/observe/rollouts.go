@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -125,7 +126,7 @@ func reached(a consensus.Applied, d *fleet.Deployment) []check.Reached {
 		if tg := versions[i].Group(name); tg != nil && tg.Update != nil {
 			g.PerSite = tg.Update.MaxUnavailablePerSite
 		}
-		healthy, away := map[string]bool{}, map[string]bool{}
+		healthy, away, behind := map[string]bool{}, map[string]bool{}, map[string][]check.Part{}
 		for other := range a.View.AllocsByJob(d.Namespace, d.JobID) {
 			if other.TaskGroup != name || other.ServerTerminal() {
 				continue
@@ -144,8 +145,13 @@ func reached(a consensus.Applied, d *fleet.Deployment) []check.Reached {
 				away[key] = true
 				g.Away, g.AwaySites = append(g.Away, other.NodeID), append(g.AwaySites, site(a.View, other.NodeID))
 			}
-			if !same && !other.ClientTerminal() {
-				g.Behind = append(g.Behind, check.Part{Alloc: other.ID, Node: other.NodeID, Site: site(a.View, other.NodeID), Away: gone})
+			if !same && !other.ClientTerminal() && fleet.GroupUpdate(other.Job, versions[i], name) == fleet.GroupDestructive {
+				behind[key] = append(behind[key], check.Part{Alloc: other.ID, Node: other.NodeID, Site: site(a.View, other.NodeID), Away: gone})
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(behind)) {
+			if !healthy[key] { // nobody stands in for it
+				g.Behind = append(g.Behind, behind[key]...)
 			}
 		}
 		for key := range away {
