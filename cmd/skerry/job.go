@@ -126,11 +126,7 @@ func jobStop(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop a job", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			job, err := hub.FindJob(cmd.Context(), args[0])
+			hub, job, err := o.job(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -197,11 +193,7 @@ func jobHistory(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "history ID", Short: "Show a job's versions, and what each changed", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			stub, err := hub.FindJob(cmd.Context(), args[0])
+			hub, stub, err := o.job(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

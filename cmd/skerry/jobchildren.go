@@ -39,11 +39,7 @@ func jobDispatch(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			job, err := hub.FindJob(cmd.Context(), args[0])
+			hub, job, err := o.job(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -117,11 +113,7 @@ func jobPeriodic(o *operator) *cobra.Command {
 	force := &cobra.Command{
 		Use: "force ID", Short: "Launch a periodic job now", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			job, err := hub.FindJob(cmd.Context(), args[0])
+			hub, job, err := o.job(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -24,11 +24,7 @@ func jobRevert(o *operator) *cobra.Command {
 			if err != nil {
 				return &console.ExitError{Code: 1, Err: fmt.Errorf("revert job %q: %q is no version: a number, as job history lists them", args[0], args[1])}
 			}
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			stub, err := hub.FindJob(cmd.Context(), args[0])
+			hub, stub, err := o.job(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

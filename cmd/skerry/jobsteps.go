@@ -97,11 +97,7 @@ func jobScalingEvents(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "scaling-events ID", Short: "Show how a job was scaled, the newest first", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			stub, err := hub.FindJob(cmd.Context(), args[0])
+			hub, stub, err := o.job(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -152,11 +148,7 @@ func jobEval(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "eval ID", Short: "Have the scheduler look at a job again", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			job, err := hub.FindJob(cmd.Context(), args[0])
+			hub, job, err := o.job(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -175,11 +167,7 @@ func jobEval(o *operator) *cobra.Command {
 
 // inspectSource writes the file that a version of a job was made of.
 func (o *operator) inspectSource(cmd *cobra.Command, ref string, withVars bool) error {
-	hub, err := o.client()
-	if err != nil {
-		return err
-	}
-	stub, err := hub.FindJob(cmd.Context(), ref)
+	hub, stub, err := o.job(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}
@@ -248,11 +236,7 @@ func (o *operator) tag(cmd *cobra.Command, method, ref, name string, body any) e
 	if name == "" {
 		return fleet.Errorf(fleet.CodeInvalid, "no name is given").WithHint("give one with --name")
 	}
-	hub, err := o.client()
-	if err != nil {
-		return err
-	}
-	job, err := hub.FindJob(cmd.Context(), ref)
+	hub, job, err := o.job(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,16 @@ func (o *operator) alloc(ctx context.Context, id string) (*client.Client, api.Al
 	return hub, stub, err
 }
 
+// job finds the job of an id that may be abbreviated, and the hub that was asked.
+func (o *operator) job(ctx context.Context, id string) (*client.Client, api.JobStub, error) {
+	hub, err := o.client()
+	if err != nil {
+		return nil, api.JobStub{}, err
+	}
+	stub, err := hub.FindJob(ctx, id)
+	return hub, stub, err
+}
+
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "skerry", Short: "Run workloads on fleets that lose their link", Version: version,
