@@ -15,6 +15,10 @@ const (
 // none.
 const DefaultHostNetwork = "default"
 
+// AttributeIPAddress is the attribute that holds the address by which others reach
+// what runs on a node: that of its DefaultHostNetwork.
+const AttributeIPAddress = "unique.network.ip-address"
+
 // HostNetwork is an address of a node that ports may be given out on. Several may
 // have one name: then any of them will do.
 type HostNetwork struct {
@@ -123,7 +127,7 @@ func (n *Node) addresses(network string) []HostNetwork {
 		}
 	}
 	if len(found) == 0 && network == DefaultHostNetwork {
-		found = []HostNetwork{{Name: DefaultHostNetwork, IP: n.Attributes["unique.network.ip-address"]}}
+		found = []HostNetwork{{Name: DefaultHostNetwork, IP: n.Attributes[AttributeIPAddress]}}
 	}
 	return found
 }

@@ -1,6 +1,11 @@
 package fleet
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
+)
 
 // What of Nomad's JSON differs in its structure from the nouns: the resources of
 // allocations and nodes. Everything else is told by the field names.
@@ -27,6 +32,7 @@ type (
 	}
 	networkShape struct {
 		Mode          string
+		CIDR          string `json:",omitempty"`
 		IP            string
 		ReservedPorts []Port
 		DynamicPorts  []Port
@@ -42,10 +48,19 @@ type (
 		Shared sharedShape
 	}
 	nodeResourcesShape struct {
-		Cpu     cpuShape
-		Memory  memoryShape
-		Disk    diskShape
-		Devices []deviceShape `json:",omitempty"`
+		Cpu            cpuShape
+		Memory         memoryShape
+		Disk           diskShape
+		Devices        []deviceShape  `json:",omitempty"`
+		Networks       []networkShape `json:",omitempty"`
+		MinDynamicPort int            `json:",omitempty"`
+		MaxDynamicPort int            `json:",omitempty"`
+	}
+	hostNetworkShape struct {
+		Name          string
+		CIDR          string // of the first address
+		ReservedPorts string
+		Addresses     []HostNetwork
 	}
 	deviceShape struct {
 		Vendor, Type, Name string
@@ -67,6 +82,7 @@ type (
 	nodeShape struct {
 		*plainNode
 		Drain             bool
+		HostNetworks      map[string]hostNetworkShape `json:",omitempty"`
 		NodeResources     nodeResourcesShape
 		ReservedResources nodeResourcesShape
 	}
@@ -175,11 +191,60 @@ func (a *Alloc) UnmarshalJSON(data []byte) error {
 func (n Node) MarshalJSON() ([]byte, error) {
 	total := resourcesShape(n.Resources)
 	total.Devices = deviceShapes(n.Devices)
-	return json.Marshal(nodeShape{(*plainNode)(&n), n.DrainStrategy != nil, total, resourcesShape(n.Reserved)})
+	n.networkShapes(&total)
+	return json.Marshal(nodeShape{(*plainNode)(&n), n.DrainStrategy != nil, n.hostNetworkShapes(), total, resourcesShape(n.Reserved)})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, and Nomad's own nodes.
+func (n *Node) UnmarshalJSON(data []byte) error {
+	shape := nodeShape{plainNode: (*plainNode)(n)}
+	if err := json.Unmarshal(data, &shape); err != nil {
+		return err
+	}
+	n.HostNetworks = nil
+	for _, name := range slices.Sorted(maps.Keys(shape.HostNetworks)) {
+		n.HostNetworks = append(n.HostNetworks, shape.HostNetworks[name].Addresses...)
+	}
+	return nil
+}
+
+// hostNetworkShapes are the networks that a node names, by name.
+func (n *Node) hostNetworkShapes() map[string]hostNetworkShape {
+	shapes := make(map[string]hostNetworkShape, len(n.HostNetworks))
+	for _, h := range n.HostNetworks {
+		shape, ok := shapes[h.Name]
+		if !ok {
+			shape = hostNetworkShape{Name: h.Name, CIDR: hostCIDR(h.IP), ReservedPorts: h.ReservedPorts}
+		}
+		shape.Addresses = append(shape.Addresses, h)
+		shapes[h.Name] = shape
+	}
+	return shapes
+}
+
+// hostCIDR is the network of one address; "" for what is none.
+func hostCIDR(ip string) string {
+	addr, err := netip.ParseAddr(ip)
+	if err != nil {
+		return ""
+	}
+	return netip.PrefixFrom(addr, addr.BitLen()).String()
 }
 
 func resourcesShape(r Resources) nodeResourcesShape {
 	return nodeResourcesShape{Cpu: cpuShape{CpuShares: r.CPU}, Memory: memoryShape{MemoryMB: r.MemoryMB}, Disk: diskShape{r.DiskMB}}
+}
+
+// networkShapes adds the addresses of a node, its default one first, where it says
+// any, and the range of its dynamic ports.
+func (n *Node) networkShapes(r *nodeResourcesShape) {
+	r.MinDynamicPort, r.MaxDynamicPort = n.DynamicPorts()
+	named := slices.DeleteFunc(slices.Clone(n.HostNetworks), func(h HostNetwork) bool { return h.Name == DefaultHostNetwork })
+	for _, h := range append(n.addresses(DefaultHostNetwork), named...) {
+		if cidr := hostCIDR(h.IP); cidr != "" {
+			r.Networks = append(r.Networks, networkShape{Mode: NetworkHost, CIDR: cidr, IP: h.IP})
+		}
+	}
 }
 
 // deviceShapes groups devices of one vendor, type and name, in order of appearance.

@@ -94,6 +94,29 @@ func TestClientReadsNode(t *testing.T) {
 	if !got.Drivers["raw_exec"].Healthy || got.Events[0].CreateIndex != 3 || !got.Events[0].Timestamp.Equal(time.Unix(5, 0)) {
 		t.Errorf("node %+v", got)
 	}
+	if r := got.NodeResources; len(r.Networks) != 0 || r.MinDynamicPort != fleet.MinDynamicPort {
+		t.Errorf("networks of a node that names no address: %+v", r)
+	}
+	var own fleet.Node
+	mustDecode(t, mustJSON(t, n), &own)
+	wantEqual(t, "node", own, n)
+}
+
+func TestClientReadsNetworksOfANode(t *testing.T) {
+	n := fleet.Node{
+		ID: "n1", Attributes: map[string]string{fleet.AttributeIPAddress: "10.0.0.5"}, MaxDynamicPort: 21_000,
+		HostNetworks: []fleet.HostNetwork{{Name: "wan", IP: "2001:db8::7", ReservedPorts: "22"}, {Name: "wan", IP: "2001:db8::8"}},
+	}
+	var got api.Node
+	mustDecode(t, mustJSON(t, n), &got)
+	r := got.NodeResources
+	if len(r.Networks) != 3 || r.Networks[0].IP != "10.0.0.5" || r.Networks[1].CIDR != "2001:db8::7/128" || r.Networks[0].CIDR != "10.0.0.5/32" || r.Networks[0].Mode != "host" ||
+		r.MinDynamicPort != 20_000 || r.MaxDynamicPort != 21_000 {
+		t.Errorf("resources %+v", r)
+	}
+	if wan := got.HostNetworks["wan"]; wan == nil || wan.CIDR != "2001:db8::7/128" || wan.ReservedPorts != "22" {
+		t.Errorf("host networks %+v", got.HostNetworks)
+	}
 	var own fleet.Node
 	mustDecode(t, mustJSON(t, n), &own)
 	wantEqual(t, "node", own, n)

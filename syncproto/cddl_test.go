@@ -48,8 +48,10 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 		"Heartbeat": reflect.TypeFor[wireHeartbeat](), "Node": reflect.TypeFor[wireNode](),
 		"Amounts": reflect.TypeFor[wireResources](), "Driver": reflect.TypeFor[wireDriver](), "Device": reflect.TypeFor[wireDevice](),
 		"DesiredAlloc": reflect.TypeFor[wireDesiredAlloc](), "DesiredStop": reflect.TypeFor[DesiredStop](), "Body": reflect.TypeFor[Body](),
-		"Error": reflect.TypeFor[fleet.Error](),
-		"Row":   reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](),
+		"Error": reflect.TypeFor[fleet.Error](), "HostNetwork": reflect.TypeFor[wireHostNetwork](),
+		"Allotment": reflect.TypeFor[wireAllotment](), "Port": reflect.TypeFor[wirePort](),
+		"Given": reflect.TypeFor[wireGiven](), "GivenDevice": reflect.TypeFor[wireGivenDevice](),
+		"Row": reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](),
 	}
 	for ft, decode := range decoders {
 		m, err := decode([]byte{0xa0})

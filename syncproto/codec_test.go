@@ -59,6 +59,12 @@ func samples() map[string]syncproto.Message {
 			Number: 1, Uptime: time.Hour, Wall: wallA, Hash: []byte{1, 2, 3},
 			Node: &fleet.Node{ID: nodeA, Name: "till", Datacenter: "dc1", Site: "shop-17", NodePool: "default", DescriptionHash: "010203"},
 		},
+		"heartbeat-of-networks": syncproto.Heartbeat{
+			Number: 1, Node: &fleet.Node{
+				ID: nodeA, HostNetworks: []fleet.HostNetwork{{Name: "lan", IP: "10.0.0.5", ReservedPorts: "22"}},
+				ReservedPorts: "53", MinDynamicPort: 21_000, MaxDynamicPort: 22_000, MaxAllocs: 9,
+			},
+		},
 		"heartbeat-ack": syncproto.HeartbeatAck{
 			Number: 1, Epoch: 12, Status: fleet.NodeInitializing, Reason: "r", TTL: 10 * time.Second, HubTime: wallA,
 			Hubs: []string{"a:4647"}, NeedNode: true, Applied: 69_000, Index: 1002, Term: 4,
@@ -78,6 +84,15 @@ func samples() map[string]syncproto.Message {
 			}},
 			Stop:   []syncproto.DesiredStop{{ID: "a2", Reason: "job stopped", ModifyIndex: 46}},
 			Bodies: []syncproto.Body{{Hash: "h", Job: []byte{0xa0}}},
+		},
+		"desired-with-ports": syncproto.Desired{
+			Index: 51, Cluster: "c1", Term: 4,
+			Run: []syncproto.DesiredAlloc{{ID: allocA, Deployment: "d", Allotment: &fleet.Allotment{
+				Ports: []fleet.AllottedPort{{Label: "http", Value: 20_000, To: 80, HostIP: "10.0.0.5"}, {Label: "log", Value: 514, Shared: true}},
+				Tasks: map[string]fleet.TaskAllotment{"t": {
+					Cores: []int{0, 3}, Devices: []fleet.AllottedDevice{{Vendor: "v", Type: "usb", Name: "n", DeviceIDs: []string{"1-1"}}},
+				}},
+			}}},
 		},
 		"received":       syncproto.Received{Index: 50, Missing: []string{"h"}},
 		"holdings":       syncproto.Holdings{Allocs: []fleet.AllocID{allocA}},

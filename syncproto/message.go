@@ -190,9 +190,9 @@ type DesiredAlloc struct {
 	CreateIndex fleet.Index     `cbor:"11,keyasint"`
 	ModifyIndex fleet.Index     `cbor:"12,keyasint"` // AllocModifyIndex
 
-	Allotment *fleet.Allotment `cbor:"50,keyasint,omitempty"`
 	// Deployment wants to know whether the allocation becomes healthy.
 	Deployment fleet.DeploymentID `cbor:"13,keyasint,omitempty"`
+	Allotment  *fleet.Allotment   `cbor:"14,keyasint,omitempty"`
 }
 
 // DesiredStop names an allocation to stop and says why.

@@ -38,6 +38,18 @@ type wireNode struct {
 	Version    string                `cbor:"12,keyasint,omitempty"`
 	Hash       string                `cbor:"13,keyasint,omitempty"`
 	Site       string                `cbor:"14,keyasint,omitempty"`
+
+	HostNetworks   []wireHostNetwork `cbor:"15,keyasint,omitempty"`
+	ReservedPorts  string            `cbor:"16,keyasint,omitempty"`
+	MinDynamicPort int               `cbor:"17,keyasint,omitempty"`
+	MaxDynamicPort int               `cbor:"18,keyasint,omitempty"`
+	MaxAllocs      int               `cbor:"19,keyasint,omitempty"`
+}
+
+type wireHostNetwork struct {
+	Name          string `cbor:"1,keyasint"`
+	IP            string `cbor:"2,keyasint"`
+	ReservedPorts string `cbor:"3,keyasint,omitempty"`
 }
 
 type wireResources struct {
@@ -97,6 +109,7 @@ type wireDesiredAlloc struct {
 	ModifyIndex fleet.Index   `cbor:"12,keyasint"`
 
 	Deployment fleet.DeploymentID `cbor:"13,keyasint,omitempty"`
+	Allotment  *wireAllotment     `cbor:"14,keyasint,omitempty"`
 }
 
 // MarshalCBOR writes the frozen form.
@@ -105,6 +118,7 @@ func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
 		ID: d.ID, Namespace: d.Namespace, JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash,
 		TaskGroup: d.TaskGroup, Name: d.Name, NodeName: d.NodeName, Resources: wireResources(d.Resources),
 		Previous: d.Previous, CreateIndex: d.CreateIndex, ModifyIndex: d.ModifyIndex, Deployment: d.Deployment,
+		Allotment: allotmentToWire(d.Allotment),
 	})
 }
 
@@ -118,6 +132,7 @@ func (d *DesiredAlloc) UnmarshalCBOR(b []byte) error {
 		ID: w.ID, Namespace: w.Namespace, JobID: w.JobID, JobVersion: w.JobVersion, JobHash: w.JobHash,
 		TaskGroup: w.TaskGroup, Name: w.Name, NodeName: w.NodeName, Resources: fleet.Resources(w.Resources),
 		Previous: w.Previous, CreateIndex: w.CreateIndex, ModifyIndex: w.ModifyIndex, Deployment: w.Deployment,
+		Allotment: w.Allotment.allotment(),
 	}
 	return nil
 }
@@ -131,7 +146,11 @@ func nodeToWire(n *fleet.Node) *wireNode {
 		NodePool: nodeText(n.NodePool), NodeClass: nodeText(n.NodeClass), Version: nodeText(n.Version),
 		Attributes: nodeTexts(n.Attributes), Meta: nodeTexts(n.Meta),
 		Resources: wireResources(n.Resources), Reserved: wireResources(n.Reserved),
-		Hash: nodeText(n.DescriptionHash),
+		Hash: nodeText(n.DescriptionHash), ReservedPorts: nodeText(n.ReservedPorts),
+		MinDynamicPort: n.MinDynamicPort, MaxDynamicPort: n.MaxDynamicPort, MaxAllocs: n.MaxAllocs,
+	}
+	for _, h := range n.HostNetworks {
+		w.HostNetworks = append(w.HostNetworks, wireHostNetwork{nodeText(h.Name), nodeText(h.IP), nodeText(h.ReservedPorts)})
 	}
 	if len(n.Drivers) > 0 {
 		w.Drivers = make(map[string]wireDriver, len(n.Drivers))
@@ -158,7 +177,11 @@ func (w *wireNode) node() *fleet.Node {
 		ID: fleet.NodeID(w.ID), Name: w.Name, Datacenter: w.Datacenter, Site: w.Site, NodePool: w.NodePool, NodeClass: w.NodeClass,
 		Version: w.Version, Attributes: w.Attributes, Meta: w.Meta,
 		Resources: fleet.Resources(w.Resources), Reserved: fleet.Resources(w.Reserved),
-		DescriptionHash: w.Hash,
+		DescriptionHash: w.Hash, ReservedPorts: w.ReservedPorts,
+		MinDynamicPort: w.MinDynamicPort, MaxDynamicPort: w.MaxDynamicPort, MaxAllocs: w.MaxAllocs,
+	}
+	for _, h := range w.HostNetworks {
+		n.HostNetworks = append(n.HostNetworks, fleet.HostNetwork(h))
 	}
 	if len(w.Drivers) > 0 {
 		n.Drivers = make(map[string]fleet.DriverInfo, len(w.Drivers))

@@ -33,6 +33,7 @@ type Flags struct {
 	Config     edge.Config
 	Bind       string
 	BootID     string
+	Network    Network
 	Reserved   fleet.Resources
 	LogLevel   string
 	LogJSON    bool
@@ -53,6 +54,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&c.NodeClass, "node-class", "", "class of hardware, for constraints")
 	flags.StringToStringVar(&c.Meta, "meta", nil, "KEY=VALUE for constraints and ${meta.KEY}; may be repeated")
 	flags.StringVar(&f.Bind, "bind", "", "local address that it dials from (default: any)")
+	f.Network.add(flags)
 	flags.DurationVar(&c.BackoffCap, "backoff-cap", time.Minute, "longest pause between attempts to reach a hub")
 	flags.IntVar(&c.KeepTerminal, "keep-ended", 50, "how many ended allocations keep their logs")
 	flags.IntVar(&f.Reserved.CPU, "reserved-cpu", 0, "MHz that tasks may not have")
@@ -138,6 +140,10 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 			return net.ListenUDP("udp", &net.UDPAddr{IP: addr})
 		}
 	}
+	network, err := f.Network.node()
+	if err != nil {
+		return cfg, err
+	}
 	known, err := newDrivers(f.BootID, log)
 	if err != nil {
 		return cfg, err
@@ -145,13 +151,26 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	cfg.Runners = func(m edge.Machine) (edge.NewRunner, error) { return newRunners(m, known), nil }
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
 		configured.Reserved = f.Reserved
+		configured.HostNetworks, configured.ReservedPorts = network.HostNetworks, network.ReservedPorts
+		configured.MinDynamicPort, configured.MaxDynamicPort = network.MinDynamicPort, network.MaxDynamicPort
 		configured.Resources = fleet.Resources{CPU: f.TotalCPU, MemoryMB: f.TotalMemMB}
 		return fingerprint.New(fingerprint.Config{
 			Node: configured, DataDir: cfg.DataDir, Drivers: known,
-			Finders: []devices.Finder{usb.New("")}, Log: log,
+			Finders: []devices.Finder{usb.New("")}, Address: f.address, Log: log,
 		})
 	}
 	return cfg, nil
+}
+
+// address is the one by which others reach what runs on this edge.
+func (f *Flags) address() string {
+	if f.Network.Advertise != "" {
+		return f.Network.Advertise
+	}
+	if bind := net.ParseIP(f.Bind); bind != nil && !bind.IsUnspecified() {
+		return bind.String()
+	}
+	return fingerprint.Address(f.Config.Hubs)
 }
 
 // newDrivers makes the task drivers of this release.

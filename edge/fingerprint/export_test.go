@@ -1,4 +1,9 @@
 package fingerprint
 
+import "net"
+
 // VolumeOf returns the device that is mounted where path lies.
 func VolumeOf(lines []string, path string) string { return volumeOf(lines, path) }
+
+// FirstGlobal is the first address of a list that is routed.
+func FirstGlobal(addrs []net.Addr) string { return firstGlobal(addrs) }

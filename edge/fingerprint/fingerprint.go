@@ -3,8 +3,8 @@
 // runs it beside the link, which sends the description where its hash is not the
 // one that the cluster has.
 //
-// The machine itself is read once in the life of an agent; drivers and devices are
-// looked at again at each interval. A change counts when two looks in a row have
+// The machine itself is read once in the life of an agent; its address, drivers and
+// devices are looked at again at each interval. A change counts when two looks in a row have
 // seen it, so that a plug with a loose contact does not send a description a
 // minute. What changes by itself (free disk, load, present clock rates) is no part
 // of it.
@@ -39,7 +39,10 @@ type Config struct {
 	Finders  []devices.Finder
 	Interval time.Duration // between looks; 0: a minute
 	Root     string        // of the file system that /proc, /sys and /etc are read from; "": /
-	Log      *slog.Logger
+	// Address finds the address by which others reach what runs here, at each look;
+	// "": there is none. nil: it is not looked for.
+	Address func() string
+	Log     *slog.Logger
 }
 
 // Fingerprinter describes the machine.
@@ -151,6 +154,11 @@ func (f *Fingerprinter) look(ctx context.Context) fleet.Node {
 	}
 	n := f.cfg.Node
 	n.Attributes = maps.Clone(f.fixed.attributes)
+	if f.cfg.Address != nil {
+		if ip := f.cfg.Address(); ip != "" {
+			n.Attributes[fleet.AttributeIPAddress] = ip
+		}
+	}
 	n.Resources = overruled(f.fixed.resources, f.cfg.Node.Resources)
 	n.Drivers = f.drivers(ctx, n.Attributes)
 	n.Devices = f.devices(ctx)

@@ -227,17 +227,23 @@ func TestHash(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(n *fleet.Node){
-		"name":       func(n *fleet.Node) { n.Name = "m" },
-		"attribute":  func(n *fleet.Node) { n.Attributes["a"] = "2" },
-		"meta":       func(n *fleet.Node) { n.Meta["x"] = "" },
-		"resources":  func(n *fleet.Node) { n.Resources.DiskMB = 1 },
-		"reserved":   func(n *fleet.Node) { n.Reserved.CPU = 1 },
-		"driver":     func(n *fleet.Node) { n.Drivers["sim"] = fleet.DriverInfo{Detected: true, Healthy: true} },
-		"device":     func(n *fleet.Node) { n.Devices = nil },
-		"version":    func(n *fleet.Node) { n.Version = "2" },
-		"pool":       func(n *fleet.Node) { n.NodePool = "p" },
-		"class":      func(n *fleet.Node) { n.NodeClass = "c" },
-		"datacenter": func(n *fleet.Node) { n.Datacenter = "d" },
+		"name":           func(n *fleet.Node) { n.Name = "m" },
+		"attribute":      func(n *fleet.Node) { n.Attributes["a"] = "2" },
+		"meta":           func(n *fleet.Node) { n.Meta["x"] = "" },
+		"resources":      func(n *fleet.Node) { n.Resources.DiskMB = 1 },
+		"reserved":       func(n *fleet.Node) { n.Reserved.CPU = 1 },
+		"driver":         func(n *fleet.Node) { n.Drivers["sim"] = fleet.DriverInfo{Detected: true, Healthy: true} },
+		"device":         func(n *fleet.Node) { n.Devices = nil },
+		"version":        func(n *fleet.Node) { n.Version = "2" },
+		"pool":           func(n *fleet.Node) { n.NodePool = "p" },
+		"class":          func(n *fleet.Node) { n.NodeClass = "c" },
+		"datacenter":     func(n *fleet.Node) { n.Datacenter = "d" },
+		"site":           func(n *fleet.Node) { n.Site = "s" },
+		"networks":       func(n *fleet.Node) { n.HostNetworks = []fleet.HostNetwork{{Name: "lan", IP: "10.0.0.5"}} },
+		"reserved ports": func(n *fleet.Node) { n.ReservedPorts = "22" },
+		"dynamic ports":  func(n *fleet.Node) { n.MaxDynamicPort = 21_000 },
+		"first dynamic":  func(n *fleet.Node) { n.MinDynamicPort = 21_000 },
+		"allocations":    func(n *fleet.Node) { n.MaxAllocs = 3 },
 	} {
 		if hash(change) == plain {
 			t.Errorf("%s does not change the hash", name)

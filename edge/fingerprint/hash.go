@@ -31,6 +31,12 @@ type description struct {
 	Devices    []fleet.Device              `json:"devices,omitempty"`
 	Version    string                      `json:"version,omitempty"`
 	Site       string                      `json:"site,omitempty"`
+
+	HostNetworks   []fleet.HostNetwork `json:"host_networks,omitempty"`
+	ReservedPorts  string              `json:"reserved_ports,omitempty"`
+	MinDynamicPort int                 `json:"min_dynamic_port,omitempty"`
+	MaxDynamicPort int                 `json:"max_dynamic_port,omitempty"`
+	MaxAllocs      int                 `json:"max_allocs,omitempty"`
 }
 
 // amount is fleet.Resources as the first release wrote them, and what came later.
@@ -48,6 +54,8 @@ func Hash(n fleet.Node) []byte {
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass,
 		Attributes: n.Attributes, Meta: n.Meta, Resources: amount(n.Resources), Reserved: amount(n.Reserved),
 		Drivers: n.Drivers, Devices: n.Devices, Version: n.Version, Site: n.Site,
+		HostNetworks: n.HostNetworks, ReservedPorts: n.ReservedPorts,
+		MinDynamicPort: n.MinDynamicPort, MaxDynamicPort: n.MaxDynamicPort, MaxAllocs: n.MaxAllocs,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("hash description: %v", err)) // strings and numbers alone
