@@ -22,7 +22,6 @@ var unsupported = []struct {
 	{"cni block", []string{"TaskGroups.Networks.CNI"}},
 	{"hostname of a network", []string{"TaskGroups.Networks.Hostname"}},
 	{"scaling block", []string{"TaskGroups.Scaling", "TaskGroups.Tasks.ScalingPolicies"}},
-	{"max_run_duration", []string{"TaskGroups.MaxRunDuration"}},
 	{"shutdown_delay", []string{"TaskGroups.ShutdownDelay", "TaskGroups.Tasks.ShutdownDelay"}},
 	{"numa block", []string{"TaskGroups.Tasks.Resources.NUMA"}},
 	{"secrets memory", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},

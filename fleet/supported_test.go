@@ -16,7 +16,7 @@ var uses = map[string]string{
 	"Multiregion": `{"Regions": [{"Name": "x"}]}`, "Periodic": `{"Spec": "@daily"}`, "ParameterizedJob": `{}`,
 	"Windows": `[{"Cron": "0 2 * * *", "Duration": 3600000000000}]`, "Migrate": `{"MaxParallel": 2}`,
 	"Networks": `[{}]`, "Services": `[{}]`, "Volumes": `{"v": {"Type": "host"}}`, "Scaling": `{"Max": 3}`,
-	"Consul": `{"Namespace": "x"}`, "ShutdownDelay": `1`, "MaxRunDuration": `1`,
+	"Consul": `{"Namespace": "x"}`, "ShutdownDelay": `1`,
 	"Sticky": `true`, "RenderTemplates": `true`, "Disabled": `true`,
 	"User": `"nobody"`, "Lifecycle": `{"Hook": "prestart"}`, "Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
 	"DispatchPayload": `{"File": "x"}`, "VolumeMounts": `[{}]`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,

@@ -74,6 +74,7 @@ func (f *Factory) New(a fleet.Alloc, last LastState, rec Recorder) (*Runner, err
 		done:    make(chan struct{}),
 		reports: make(chan report),
 		ended:   make(chan *task),
+		updated: make(chan struct{}, 1),
 	}
 	if r.factory.Jitter == nil {
 		r.factory.Jitter = rand.Float64

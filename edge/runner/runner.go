@@ -19,7 +19,8 @@
 // waits for its restart, until it has ended or the machine boots: a crash loop is
 // not a change of the allocation's status. It ends when all its tasks have: failed
 // if one of them failed, else complete. A task that fails ends the others, and so
-// does a leader that ends.
+// does a leader that ends. One that has run for its max_run_duration is stopped, and
+// complete.
 //
 // The package persists nothing itself but the tasks' folders.
 package runner
@@ -61,10 +62,12 @@ type Runner struct {
 	stopped chan struct{} // closed by the first Stop
 	done    chan struct{} // closed when Run has returned
 	reports chan report
-	ended   chan *task // a task's goroutine has ended
+	ended   chan *task    // a task's goroutine has ended
+	updated chan struct{} // has one where there is a newer version
 
 	// Owned by Run.
 	status string
+	expiry expiry
 
 	mu         sync.Mutex
 	alloc      fleet.Alloc
@@ -113,8 +116,12 @@ func (r *Runner) Run(ctx context.Context) error {
 // from each task's next start, restart or stop on.
 func (r *Runner) Update(a fleet.Alloc) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.alloc = a
+	r.mu.Unlock()
+	select {
+	case r.updated <- struct{}{}:
+	default: // it looks at the newest one anyway
+	}
 }
 
 // Stop ends the tasks, the leader first, records that and why, and lets Run
@@ -245,6 +252,10 @@ func (r *Runner) begin(ctx context.Context) error {
 			r.follow(t)
 		}
 	}
+	r.resumeRun(handles[runKey])
+	if err := r.expire(ctx); err != nil {
+		return err
+	}
 	if r.isStopped() {
 		r.killAll(r.whyStopped())
 	}
@@ -279,6 +290,7 @@ func (r *Runner) handles(ctx context.Context) (map[string][]byte, error) {
 // own is the allocation's loop: it journals what the tasks report until all
 // their goroutines have ended.
 func (r *Runner) own(ctx context.Context) {
+	defer r.expiry.stop()
 	stopped := r.stopped
 	for left := len(r.tasks); left > 0; {
 		select {
@@ -286,6 +298,10 @@ func (r *Runner) own(ctx context.Context) {
 			left--
 		case rep := <-r.reports:
 			rep.reply <- r.journal(ctx, rep)
+		case <-r.updated:
+			_ = r.expire(ctx) // of ctx, which ends the tasks' goroutines too
+		case <-r.expiry.due():
+			_ = r.expire(ctx)
 		case <-stopped:
 			stopped = nil
 			r.stopInOrder()
@@ -357,6 +373,12 @@ func (r *Runner) journal(ctx context.Context, rep report) error {
 		return err
 	}
 	r.status = status
+	if r.expiry.begun == nil && t.state.State == fleet.TaskRunning {
+		r.began()
+		if err := r.expire(ctx); err != nil {
+			return err
+		}
+	}
 	if t.state.State == fleet.TaskDead && before.State != fleet.TaskDead {
 		r.follow(t)
 	}
@@ -378,6 +400,8 @@ func (r *Runner) nextStatus(status, event string) (next, description string) {
 	switch {
 	case dead == len(r.tasks) && failed:
 		return fleet.ClientFailed, describeFailed
+	case dead == len(r.tasks) && r.expiry.why != "":
+		return fleet.ClientComplete, r.expiry.why
 	case dead == len(r.tasks):
 		return fleet.ClientComplete, describeComplete
 	case event == fleet.TaskLostAtReboot && status == fleet.ClientRunning:

@@ -1,0 +1,119 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"skerry/fleet"
+)
+
+const (
+	// runKey is where the journal keeps a runRecord: no task has such a name.
+	runKey = "/run"
+	// maxRunNote bounds how much of an allocation's time a reboot may make forgotten;
+	// it is a tenth of its max_run_duration where that is less.
+	maxRunNote = 10 * time.Minute
+)
+
+// runRecord is how long an allocation had run by the monotonic time of a boot.
+type runRecord struct {
+	Version int           `json:"version"`
+	BootID  fleet.BootID  `json:"boot_id"`
+	Mono    time.Duration `json:"mono"`  // when it was written
+	Begun   time.Duration `json:"begun"` // when the first task was started
+}
+
+// expiry is when an allocation has run for its group's max_run_duration. It counts
+// from the first start of any of its tasks, by monotonic time and without the time
+// that the machine was off. All of it is owned by Run.
+type expiry struct {
+	begun *time.Duration // nil: nothing was started yet
+	noted time.Duration  // when that was written last
+	timer *time.Timer    // nil: nothing is to come
+	why   string         // it has come
+}
+
+// due is ready when it is time to look; nil where it never is.
+func (e *expiry) due() <-chan time.Time {
+	if e.timer == nil {
+		return nil
+	}
+	return e.timer.C
+}
+
+func (e *expiry) stop() {
+	if e.timer != nil {
+		e.timer.Stop()
+		e.timer = nil
+	}
+}
+
+// maxRun is the group's max_run_duration by its newest version, or 0.
+func (r *Runner) maxRun() time.Duration {
+	a := r.current()
+	if g := a.Group(); g != nil && g.MaxRunDuration != nil {
+		return *g.MaxRunDuration
+	}
+	return 0
+}
+
+// resumeRun goes on where an earlier life of the agent was. Where it left no word,
+// and tasks run, their time begins now.
+func (r *Runner) resumeRun(b []byte) {
+	f, rec := &r.factory, runRecord{}
+	err := json.Unmarshal(b, &rec)
+	switch {
+	case b != nil && err == nil && rec.Version == recordVersion:
+		if rec.BootID != f.BootID {
+			rec.Begun = f.Mono() - (rec.Mono - rec.Begun)
+		}
+		r.expiry.begun = &rec.Begun
+		return
+	case b != nil:
+		r.log.Error("record of the time that the allocation ran cannot be read", "error", err)
+	}
+	for _, t := range r.tasks {
+		if t.state.State == fleet.TaskRunning {
+			r.began()
+		}
+	}
+}
+
+// began notes that the first task runs.
+func (r *Runner) began() {
+	if r.expiry.begun == nil {
+		now := r.factory.Mono()
+		r.expiry.begun, r.expiry.noted = &now, -maxRunNote
+	}
+}
+
+// expire stops the allocation where its time is over, and says when to look again
+// where it is not. Meanwhile it journals, now and then, how long the allocation ran.
+func (r *Runner) expire(ctx context.Context) error {
+	e, limit := &r.expiry, r.maxRun()
+	e.stop()
+	if limit == 0 || e.begun == nil || r.isStopped() {
+		return nil
+	}
+	now, note := r.factory.Mono(), min(maxRunNote, limit/10)
+	left := *e.begun + limit - now
+	if left <= 0 {
+		e.why = fmt.Sprintf("Stopped after max_run_duration, %s", limit)
+		r.Stop(e.why)
+		return nil
+	}
+	if now-e.noted >= note {
+		b, err := json.Marshal(runRecord{Version: recordVersion, BootID: r.factory.BootID, Mono: now, Begun: *e.begun})
+		if err != nil {
+			return fmt.Errorf("encode how long the allocation ran: %w", err)
+		}
+		if err := r.putHandle(ctx, runKey, b); err != nil {
+			return err
+		}
+		e.noted = now
+	}
+	e.timer = time.NewTimer(min(left, note))
+	return nil
+}
