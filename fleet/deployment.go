@@ -196,8 +196,8 @@ func (s *AllocDeployment) IsCanary() bool { return s != nil && s.Canary }
 
 // Fail returns what a deployment becomes that fails for a reason, and the version
 // that its job goes back to, nil for none: the newest stable one of the kept
-// versions (newest first) before it, where one of its groups asks for that and the
-// two differ.
+// versions (newest first), where one of its groups asks for that and the two differ.
+// A version that is the newest stable one itself is not taken back.
 func (d *Deployment) Fail(versions []*Job, why string) (DeploymentUpdate, *Job) {
 	u := DeploymentUpdate{DeploymentID: d.ID, Status: DeploymentFailed, StatusDescription: why}
 	reverts := false
@@ -209,10 +209,10 @@ func (d *Deployment) Fail(versions []*Job, why string) (DeploymentUpdate, *Job) 
 	}
 	var current, stable *Job
 	for _, v := range versions {
-		switch {
-		case v.Version == d.JobVersion:
+		if v.Version == d.JobVersion {
 			current = v
-		case v.Stable && v.Version < d.JobVersion && stable == nil:
+		}
+		if v.Stable && v.Version <= d.JobVersion && stable == nil {
 			stable = v
 		}
 	}

@@ -19,10 +19,12 @@ func TestDeploymentFails(t *testing.T) {
 	}{
 		{"C32", false, []*fleet.Job{version(1, "b", false), version(0, "a", true)}, fleet.DescFailedAllocations, -1},
 		{"C34", true, []*fleet.Job{version(1, "b", false), version(0, "a", true)}, fleet.DescFailedAllocations + " - rolling back to job version 0", 0},
-		{"C35 C43", true, []*fleet.Job{version(1, "a", false), version(0, "a", true)},
+		{"C35, C43, I19", true, []*fleet.Job{version(1, "a", false), version(0, "a", true)},
 			fleet.DescFailedAllocations + " - not rolling back to stable job version 0 as current job has same specification", -1},
 		{"the newest stable one", true, []*fleet.Job{version(3, "d", false), version(2, "c", false), version(1, "b", true), version(0, "a", true)},
 			fleet.DescFailedAllocations + " - rolling back to job version 1", 1},
+		{"C43: it is the newest stable one itself", true, []*fleet.Job{version(1, "b", true), version(0, "a", true)},
+			fleet.DescFailedAllocations + " - not rolling back to stable job version 1 as current job has same specification", -1},
 		{"none is stable", true, []*fleet.Job{version(1, "b", false), version(0, "a", false)},
 			fleet.DescFailedAllocations + " - no stable job version to auto revert to", -1},
 	} {

@@ -215,6 +215,7 @@ type runner struct {
 	mu        sync.Mutex
 	updates   []fleet.Index
 	restarted []string
+	stops     int
 }
 
 func (r *runner) Run(ctx context.Context) error {
@@ -247,7 +248,12 @@ func (r *runner) Update(a fleet.Alloc) {
 	r.updates = append(r.updates, a.AllocModifyIndex)
 }
 
-func (r *runner) Stop(reason string) { r.stop <- reason }
+func (r *runner) Stop(reason string) {
+	r.mu.Lock()
+	r.stops++
+	r.mu.Unlock()
+	r.stop <- reason
+}
 
 func (r *runner) Restart(_ context.Context, task, reason string) error {
 	r.mu.Lock()
@@ -458,6 +464,51 @@ func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 			t.Fatal("it was started again")
 		}
 	})
+}
+
+// A88: contact is lost with next to no time given: stopped once. A89: half a second, and
+// beats that come for a while: it lives until they end.
+func TestStopsOnceWhenBeatsEnd(t *testing.T) {
+	for _, tc := range []struct {
+		row          string
+		after, beats time.Duration // beats come for so long
+	}{
+		{"A88", time.Microsecond, 0},
+		{"A89", 500 * time.Millisecond, 5 * time.Second},
+	} {
+		t.Run(tc.row, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, f := newNotebook(), &factory{}
+				n.wants["a"] = want("a", tc.after)
+				n.set(func() { n.beat = time.Now() })
+				l := mustLive(t, n, f, nil)
+				<-l.Recovered()
+				for begun := time.Now(); time.Since(begun) < tc.beats; time.Sleep(100 * time.Millisecond) {
+					synctest.Wait()
+					if s := n.States()["a"]; s.ClientStatus != fleet.ClientRunning {
+						t.Fatalf("%s after %s of beats", s.ClientStatus, time.Since(begun))
+					}
+					n.set(func() { n.beat = time.Now() })
+				}
+				time.Sleep(tc.after + time.Second)
+				synctest.Wait()
+				if s := n.States()["a"]; s.ClientStatus != fleet.ClientComplete {
+					t.Fatalf("%s when no beat came for %s", s.ClientStatus, tc.after+time.Second)
+				}
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				stops := 0
+				for _, r := range f.of("a") {
+					r.mu.Lock()
+					stops += r.stops
+					r.mu.Unlock()
+				}
+				if stops != 1 || len(f.of("a")) != 1 {
+					t.Errorf("%d runners were stopped %d times", len(f.of("a")), stops)
+				}
+			})
+		})
+	}
 }
 
 func TestWhoIsOverdueAtBootDoesNotBegin(t *testing.T) {

@@ -134,3 +134,55 @@ func TestCommandsAreBounded(t *testing.T) {
 		t.Errorf("%d allocations and %d evaluations", allocs, evals)
 	}
 }
+
+// collect makes one pass.
+func (w *world) collect() {
+	w.Helper()
+	c := collector.Choose(w.View(), w.now, collector.Defaults())
+	for _, cmd := range c.Commands(1) {
+		w.must(cmd)
+	}
+}
+
+// A53, I9: an unknown allocation is never collected, nor its job, its node, or the
+// evaluation that owns it; when it has ended, all of them go.
+func TestUnknownIsNeverCollected(t *testing.T) {
+	w := newWorld(t)
+	id := w.place("web", fleet.JobTypeService)
+	a, _ := w.View().Alloc(id)
+	w.lose(false)
+	w.deregister("web")
+	if j, ok := w.View().Job("default", "web"); !ok || !j.Stop {
+		t.Fatalf("the job is not stopped: %+v", j)
+	}
+	for range 3 { // passes of a year each
+		w.now = w.now.Add(365 * 24 * time.Hour)
+		w.collect()
+		kept, ok := w.View().Alloc(id)
+		if !ok || kept.ClientStatus != fleet.ClientUnknown {
+			t.Fatalf("the allocation: %+v\n%s", kept, w.describe())
+		}
+		if _, ok := w.View().Eval(a.EvalID); !ok {
+			t.Fatalf("its evaluation is gone\n%s", w.describe())
+		}
+		if _, ok := w.View().Job("default", "web"); !ok {
+			t.Fatalf("its job is gone\n%s", w.describe())
+		}
+		if _, ok := w.View().Node(nodeID); !ok {
+			t.Fatalf("its node is gone\n%s", w.describe())
+		}
+	}
+	w.desire(id, fleet.DesiredStop)
+	w.purge()
+	w.conclude(id, fleet.ClientLost)
+	w.now = w.now.Add(24 * time.Hour)
+	for range 3 { // what each pass frees, the next one takes
+		w.collect()
+	}
+	if _, ok := w.View().Alloc(id); ok {
+		t.Errorf("the allocation has ended and stays\n%s", w.describe())
+	}
+	if _, ok := w.View().Eval(a.EvalID); ok {
+		t.Errorf("its evaluation stays\n%s", w.describe())
+	}
+}

@@ -126,7 +126,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// TestNodeLeft is table H.2.
+// TestNodeLeft is table H.2, to which row H7 points: nine situations of a node.
 func TestNodeLeft(t *testing.T) {
 	service, batch, system := fleet.JobTypeService, fleet.JobTypeBatch, fleet.JobTypeSystem
 	for _, tc := range []struct {

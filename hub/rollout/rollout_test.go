@@ -226,6 +226,18 @@ func TestWatcher(t *testing.T) {
 			c.settle()
 			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - no stable job version")
 		}},
+		{"C43, C35, I19: back to what it is already", func(c *cluster) {
+			c.stable("shop", "1")
+			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) { s.AutoRevert, s.ProgressDeadline = true, 0 })
+			c.unhealthy(d, c.place(d, false))
+			c.settle()
+			c.status(d, fleet.DeploymentFailed, fleet.DescFailedAllocations+" - not rolling back to stable job version 0 as current job has same specification")
+			time.Sleep(time.Hour) // time to do it again
+			synctest.Wait()
+			if j, _ := c.store.View().Job("default", "shop"); j.Version != 0 || c.evals() != 1 || c.watcher.Stats().Watching != 0 {
+				c.Fatalf("version %d, %d evaluations, %+v", j.Version, c.evals(), c.watcher.Stats())
+			}
+		}},
 		{"C37", func(c *cluster) {
 			d := c.register("shop", "1", deadline(10*time.Second))
 			c.place(d, false)
@@ -251,7 +263,7 @@ func TestWatcher(t *testing.T) {
 			synctest.Wait()
 			c.status(d, fleet.DeploymentRunning, "") // nothing is left to wait for: the scheduler ends it
 		}},
-		{"C39 healthy canaries wait for people", func(c *cluster) {
+		{"C39, I18: healthy canaries wait for people", func(c *cluster) {
 			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
 				s.ProgressDeadline, s.DesiredTotal, s.DesiredCanaries = 10*time.Second, 5, 1
 			})

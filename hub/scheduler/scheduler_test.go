@@ -42,7 +42,7 @@ func TestCountZero(t *testing.T) {
 	}
 }
 
-// B4, B8: no room: an evaluation waits, says for which classes, and goes on
+// B4, B8, I14: no room: an evaluation waits, says for which classes, and goes on
 // waiting as long as there is none.
 func TestBlocked(t *testing.T) {
 	c := newCluster(t)
@@ -110,7 +110,7 @@ func TestEscapedClass(t *testing.T) {
 	}
 }
 
-// B5: one group's trouble is not the other's.
+// B5, B23: one group's trouble is not the other's.
 func TestTwoGroups(t *testing.T) {
 	c := newCluster(t)
 	c.nodes(2)

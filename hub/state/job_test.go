@@ -153,6 +153,21 @@ func TestJobsByPrefixAndNamespace(t *testing.T) {
 	}
 }
 
+// A54, I9: what is out of sight counts as unknown, and as nothing else.
+func TestJobSummaryOfUnknown(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 3))
+	ids := w.place("shop", node, 3)
+	w.report(node, fleet.ClientRunning, ids...)
+	w.miss(node)
+	w.unknown(ids[:2]...)
+	got, _ := w.store.View().JobSummary(fleet.DefaultNamespace, "shop")
+	if want := (state.GroupCount{Running: 1, Unknown: 2}); got.Groups["web"] != want {
+		t.Fatalf("summary %+v, want %+v", got.Groups["web"], want)
+	}
+}
+
 func TestJobSummary(t *testing.T) {
 	w := newT(t)
 	node := w.node("n1")
