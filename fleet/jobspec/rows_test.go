@@ -57,7 +57,7 @@ func TestParserSemantics(t *testing.T) {
 		{"F165 short and long forms of a constraint", before + "constraint {\n attribute = \"${attr.a}\"\n version = \">= 1\"\n}\nconstraint {\n distinct_hosts = true\n}\nconstraint {\n distinct_property = \"${meta.rack}\"\n value = \"2\"\n}\n" + task + after, jobspec.Options{},
 			func(j *fleet.Job) any { return fmt.Sprintf("%+v", j.TaskGroups[0].Constraints) },
 			"[${attr.a} version >= 1 distinct_hosts ${meta.rack} distinct_property 2]"},
-		{"F166 durations, and bare numbers as nanoseconds", inTask("kill_timeout = 5000000000\nshutdown_delay = \"1h30m\""), jobspec.Options{},
+		{"F166, I23: durations, and bare numbers as nanoseconds", inTask("kill_timeout = 5000000000\nshutdown_delay = \"1h30m\""), jobspec.Options{},
 			func(j *fleet.Job) any {
 				t := j.TaskGroups[0].Tasks[0]
 				return []time.Duration{t.KillTimeout, t.ShutdownDelay}
@@ -84,6 +84,10 @@ func TestParserSemantics(t *testing.T) {
 				ts := j.TaskGroups[0].Tasks[0].Templates
 				return fmt.Sprintf("%q %q", ts[0].EmbeddedTmpl, ts[1].EmbeddedTmpl)
 			}, `"  a {{ env \"B\" }}\n" "a\n  b\n"`},
+		{"F43, I22: a group's service on a port that nobody declares", before + "service {\n name = \"s\"\n port = \"nosuch\"\n}\n" + task + after, jobspec.Options{},
+			func(j *fleet.Job) any { return j.TaskGroups[0].Services[0].PortLabel }, "nosuch"},
+		{"F46, I22: a volume of an unknown type", before + "volume \"d\" {\n type = \"floppy\"\n source = \"a\"\n}\n" + task + after, jobspec.Options{},
+			func(j *fleet.Job) any { return j.TaskGroups[0].Volumes["d"].Type }, "floppy"},
 		{"F174 priorities out of range", "job \"j\" {\n priority = 101\n group \"g\" {\n" + task + after, jobspec.Options{}, nil, "!must be between 1 and 100"},
 		{"F174 more than 50000", before + "count = 50001\n" + task + after, jobspec.Options{}, nil, "!50001 is more than 50000"},
 	} {

@@ -128,7 +128,7 @@ func TestDeliveredOnce(t *testing.T) {
 	})
 }
 
-// E16, E41: one outstanding evaluation a job and namespace; of those behind it the
+// E16, E41, I20: one outstanding evaluation a job and namespace; of those behind it the
 // newest is next, and the others are canceled.
 func TestOneForEachJob(t *testing.T) {
 	run(t, broker.Config{}, func(c *cluster) {

@@ -169,7 +169,8 @@ func TestNodeStatusEvals(t *testing.T) {
 }
 
 // Out of sight and back: unknown until the history is in, then what the edge
-// reported last, with one evaluation a job (A10, A11, A17).
+// reported last, with one evaluation a job (A10, A11, A17). I1: the node is not ready
+// before that.
 func TestReconnect(t *testing.T) {
 	w := newT(t)
 	id := w.node("n1")

@@ -69,6 +69,12 @@ func TestUpdatesRefused(t *testing.T) {
 	if late[0].Code != fleet.CodeNodeNotReady || !strings.Contains(late[0].Message, "not allowed to update allocs") {
 		t.Fatalf("rows of a node that is away: %+v", late[0]) // A13
 	}
+	// I2: it has to beat first, and sends them once more.
+	w.session(a)
+	if res := w.send(w.pending(a)); res[0].Code != "" || w.getNode(a).Status != fleet.NodeReady {
+		t.Fatalf("rows after a new session: %+v, the node is %s", res[0], w.getNode(a).Status)
+	}
+	w.wantStatus(mine[0], fleet.ClientRunning, fleet.ClientRunning)
 }
 
 // Rows are applied once, whatever overlaps, and only on the chain that was
