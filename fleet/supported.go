@@ -31,7 +31,6 @@ var unsupported = []struct {
 	{"volume_mount block", []string{"TaskGroups.Tasks.VolumeMounts"}},
 	{"csi_plugin block", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
 	{"user", []string{"TaskGroups.Tasks.User"}},
-	{"lifecycle block", []string{"TaskGroups.Tasks.Lifecycle"}},
 	{"artifact block", []string{"TaskGroups.Tasks.Artifacts"}},
 	{"template block", []string{"TaskGroups.Tasks.Templates"}},
 	{"vault block", []string{"TaskGroups.Tasks.Vault"}},

@@ -18,7 +18,7 @@ var uses = map[string]string{
 	"Networks": `[{}]`, "Services": `[{}]`, "Volumes": `{"v": {"Type": "host"}}`, "Scaling": `{"Max": 3}`,
 	"Consul": `{"Namespace": "x"}`, "ShutdownDelay": `1`,
 	"Sticky": `true`, "RenderTemplates": `true`, "Disabled": `true`,
-	"User": `"nobody"`, "Lifecycle": `{"Hook": "prestart"}`, "Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
+	"User": `"nobody"`, "Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
 	"DispatchPayload": `{"File": "x"}`, "VolumeMounts": `[{}]`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
 	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`, "Actions": `[{}]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,

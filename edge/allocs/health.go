@@ -116,6 +116,9 @@ func verdictOn(a *fleet.Alloc, s State, u fleet.Update, j judgement, now Moment)
 		switch {
 		case state.State == fleet.TaskDead && state.Failed:
 			return false, fmt.Sprintf("task %q failed", t.Name), 0
+		case t.Lifecycle != nil && t.Lifecycle.Hook == fleet.HookPoststop,
+			t.Lifecycle != nil && !t.Lifecycle.Sidecar && state.State == fleet.TaskDead:
+			// it is not to run now
 		case state.State != fleet.TaskRunning || !running || s.BootID != now.Boot:
 			all = false
 		default:

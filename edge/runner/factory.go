@@ -84,7 +84,7 @@ func (f *Factory) New(a fleet.Alloc, last LastState, rec Recorder) (*Runner, err
 	}
 	if g := a.Group(); g != nil {
 		for i := range g.Tasks {
-			r.tasks = append(r.tasks, newTask(r, g.Tasks[i].Name, last.TaskStates[g.Tasks[i].Name]))
+			r.tasks = append(r.tasks, newTask(r, &g.Tasks[i], last.TaskStates[g.Tasks[i].Name]))
 		}
 	}
 	return r, nil

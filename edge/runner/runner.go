@@ -22,6 +22,10 @@
 // does a leader that ends. One that has run for its max_run_duration is stopped, and
 // complete.
 //
+// Tasks with a lifecycle wait for their turn: main ones for what prepares for them, what
+// follows the start for the main ones, and what follows the stop for all others. That
+// runs also when the allocation is stopped.
+//
 // The package persists nothing itself but the tasks' folders.
 package runner
 
@@ -259,6 +263,7 @@ func (r *Runner) begin(ctx context.Context) error {
 	if r.isStopped() {
 		r.killAll(r.whyStopped())
 	}
+	r.advance()
 	return nil
 }
 
@@ -322,9 +327,13 @@ func (r *Runner) stopInOrder() {
 	r.killAll(reason)
 }
 
+// killAll ends all tasks, but for those that run when the others have ended; these, too,
+// where the allocation's time is over.
 func (r *Runner) killAll(reason string) {
 	for _, t := range r.tasks {
-		t.kill(reason)
+		if !t.isLast() || r.expiry.why != "" {
+			t.kill(reason)
+		}
 	}
 }
 
@@ -372,7 +381,7 @@ func (r *Runner) journal(ctx context.Context, rep report) error {
 		t.state = before
 		return err
 	}
-	r.status = status
+	r.status, t.seen = status, true
 	if r.expiry.begun == nil && t.state.State == fleet.TaskRunning {
 		r.began()
 		if err := r.expire(ctx); err != nil {
@@ -382,19 +391,22 @@ func (r *Runner) journal(ctx context.Context, rep report) error {
 	if t.state.State == fleet.TaskDead && before.State != fleet.TaskDead {
 		r.follow(t)
 	}
+	r.advance()
 	return nil
 }
 
 // nextStatus is the allocation's client status after a task's transition.
 func (r *Runner) nextStatus(status, event string) (next, description string) {
-	dead, running, failed := 0, 0, false
+	dead, running, later, failed := 0, 0, 0, false
 	for _, t := range r.tasks {
-		switch t.state.State {
-		case fleet.TaskDead:
+		switch {
+		case t.dead():
 			dead++
 			failed = failed || t.state.Failed
-		case fleet.TaskRunning:
+		case t.state.State == fleet.TaskRunning:
 			running++
+		case t.isLast(), t.hook == fleet.HookPoststart && !t.open:
+			later++
 		}
 	}
 	switch {
@@ -406,7 +418,7 @@ func (r *Runner) nextStatus(status, event string) (next, description string) {
 		return fleet.ClientComplete, describeComplete
 	case event == fleet.TaskLostAtReboot && status == fleet.ClientRunning:
 		return fleet.ClientPending, describeRebooted
-	case dead+running == len(r.tasks) && !failed && !r.isStopped():
+	case dead+running+later == len(r.tasks) && !failed && !r.isStopped():
 		return fleet.ClientRunning, describeRunning
 	}
 	return status, ""

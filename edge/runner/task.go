@@ -26,6 +26,13 @@ type task struct {
 	restarts chan restartRequest // an operator's
 	signals  chan signalRequest  // likewise
 	done     chan struct{}       // closed when its goroutine has ended
+	gate     chan struct{}       // closed when it may start
+	hook     string              // of its lifecycle; "" for a main task
+	sidecar  bool
+
+	// Owned by the allocation's goroutine: whether gate is closed, and whether state is
+	// of this boot.
+	open, seen bool
 
 	// state is changed by the allocation's goroutine alone, and only while the
 	// task's waits for it.
@@ -50,15 +57,16 @@ type signalRequest struct {
 	reply          chan error
 }
 
-func newTask(r *Runner, name string, state fleet.TaskState) *task {
+func newTask(r *Runner, spec *fleet.Task, state fleet.TaskState) *task {
+	hook, sidecar := hookOf(spec)
 	state.Events = nil
 	if state.State == "" {
 		state.State = fleet.TaskPending
 	}
 	return &task{
-		runner: r, name: name, state: state,
+		runner: r, name: spec.Name, state: state, hook: hook, sidecar: sidecar,
 		killed: make(chan struct{}), restarts: make(chan restartRequest), signals: make(chan signalRequest),
-		done: make(chan struct{}),
+		done: make(chan struct{}), gate: make(chan struct{}),
 	}
 }
 
@@ -72,7 +80,7 @@ func (t *task) restore(b []byte) {
 	last := f.Dirs.lastAttempt(t.runner.id, t.name)
 	switch {
 	case b != nil && err == nil && last <= rec.Attempt:
-		t.rec, t.known = rec, true
+		t.rec, t.known, t.seen = rec, true, rec.BootID == f.BootID
 		if rec.BootID != f.BootID {
 			t.rec.Window = rec.Window.rebase(rec.Mono, now)
 		}
@@ -105,7 +113,7 @@ func (t *task) dying() bool {
 	case <-t.killed:
 		return true
 	default:
-		return t.runner.isStopped()
+		return t.runner.isStopped() && !t.isLast()
 	}
 }
 
@@ -165,6 +173,8 @@ func (t *task) run(ctx context.Context) {
 			live = nil
 		case t.dying():
 			err = t.report(ctx, t.killedStep("Task was stopped and not started again"))
+		case t.waits():
+			err = t.await(ctx)
 		default:
 			live, err = t.start(ctx)
 		}
@@ -325,7 +335,7 @@ func (t *task) delay(ctx context.Context, d time.Duration) error {
 			return nil
 		case <-t.killed:
 			return nil
-		case <-t.runner.stopped:
+		case <-t.stopped():
 			return nil
 		case req := <-t.signals:
 			req.reply <- errEnded
@@ -390,7 +400,7 @@ func (t *task) spec() (spec, error) {
 	}
 	s := spec{
 		alloc: a, task: *group.Task(t.name), policy: fleet.DefaultRestart(a.Job.Type),
-		always: a.Job.Type != fleet.JobTypeBatch && a.Job.Type != fleet.JobTypeSysBatch,
+		always: forEver(group.Task(t.name), a.Job.Type),
 	}
 	if group.RestartPolicy != nil {
 		s.policy = *group.RestartPolicy
