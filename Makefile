@@ -11,7 +11,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build test demo bench lint chaos chaos-real scenarios planted cross conformance fuzz
+.PHONY: build test properties demo bench lint chaos chaos-real scenarios planted cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -21,6 +21,9 @@ test: ## everything, with the race detector, in random order; most tests wait, s
 	go test $(RACE) -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m ./...
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
 	go test -run 'TestFourHundredDays' ./chaos/virtual # with the race detector it plays 10 of them
+
+properties: ## random clusters, jobs and events, each judged: make properties CASES=1000000 SEED=7
+	go test -count=1 -v -timeout 24h -run '^TestLives$$' ./hub/scheduler -args -cases $(or $(CASES),1000000) -seed $(SEED)
 
 demo: build ## three hubs, three edges, a cut link, a reboot, a killed leader: under 60 s
 	bin/skerry-chaos demo --bin bin

@@ -111,6 +111,7 @@ func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 	}
 	missing := g.Count - active
 	if !r.open() {
+		d.restore(slots, missing, g, r)
 		missing = 0
 	}
 	r.total = g.Count
@@ -133,6 +134,26 @@ func membersOf(slots []*slot) []*member {
 		all = append(all, s.members...)
 	}
 	return all
+}
+
+// restore places again what a group had while its newest version is held back: what
+// was lost, evicted, or stopped to make room, and could not be placed at once. Names
+// that the newest version adds wait with it.
+func (d *decision) restore(slots []*slot, missing int, g *fleet.TaskGroup, r *rollout) {
+	for _, s := range slots {
+		m := s.newest(func(*member) bool { return true })
+		if missing <= 0 || s.index >= g.Count || s.active() || m.a.NextAllocation != "" || m.a.Group() == nil {
+			continue
+		}
+		if m.a.ClientStatus != fleet.ClientLost && m.a.DesiredStatus != fleet.DesiredEvict && m.a.AllocModifyIndex < d.in.Job.JobModifyIndex {
+			continue // an earlier version did without it
+		}
+		missing--
+		d.place(Placement{
+			Name: s.name, Group: g.Name, Previous: m.a, Job: r.version(m),
+			Reason: fmt.Sprintf("replaces %s: group %s wants %d", fleet.Short(m.a.ID), g.Name, g.Count),
+		})
+	}
 }
 
 // fill places what is missing, under the lowest free names. What a name had last

@@ -356,7 +356,7 @@ func (d *decision) canaries(g *fleet.TaskGroup, slots []*slot, r *rollout) {
 	if r.u == nil {
 		return
 	}
-	if d.deployment == nil && r.u.Canary > 0 && r.stale > 0 && !d.proven {
+	if d.deployment == nil && r.u.Canary > 0 && r.stale > 0 && !d.proven && g.Count > 0 {
 		r.state.DesiredCanaries = r.u.Canary
 	}
 	if r.state.DesiredCanaries == 0 || r.state.Promoted {

@@ -160,8 +160,8 @@ func (d *decision) systemCanaries(g *fleet.TaskGroup, posts []*post, r *rollout)
 		if p.target && d.unsuited(p, g) == "" {
 			targets++
 		}
-		if p.holder != nil && p.holder.a.DeploymentStatus.IsCanary() && d.deployment != nil && p.holder.a.DeploymentID == d.deployment.ID {
-			placed++
+		if m := p.counted(); m != nil && m.a.DeploymentStatus.IsCanary() && d.deployment != nil && m.a.DeploymentID == d.deployment.ID {
+			placed++ // also one that is away
 		}
 	}
 	if d.deployment == nil && r.u.Canary > 0 && r.stale > 0 && !d.proven {
@@ -250,6 +250,7 @@ func (d *decision) man(p *post, g *fleet.TaskGroup, r *rollout) bool {
 		d.renew(m, g, r)
 	case m.kind == failed, m.kind == spent:
 		d.again(p, g)
+		wanted = p.target || !ready || d.batch() // or nothing takes its place
 	case m.due:
 		r.updates(change)
 		d.reconnect(m, Change{Update: change == fleet.GroupInPlace, Reason: fmt.Sprintf("node %s is back", d.nodeName(m.a))})

@@ -33,7 +33,8 @@ type Step struct {
 // Step decides for one group: so many are flagged that never more than MaxParallel
 // of those that are wanted are missing or not healthy. One that is out of sight on
 // another node is deferred: nobody can mend it now, and it holds up no drain. One
-// that is out of sight on a draining node goes at once: nobody sees it serve.
+// that is out of sight on a draining node goes at once, as does one that its edge
+// says is not healthy: nobody sees it serve.
 func (g *Group) Step() Step {
 	step := Step{Done: true}
 	var candidates []*fleet.Alloc
@@ -60,7 +61,7 @@ func (g *Group) Step() Step {
 		if g.Batch || flagged || a.ServerTerminal() {
 			continue
 		}
-		if a.ClientStatus == fleet.ClientUnknown {
+		if a.ClientStatus == fleet.ClientUnknown || a.DeploymentStatus.IsUnhealthy() {
 			step.Migrate = append(step.Migrate, a)
 		} else {
 			candidates = append(candidates, a)

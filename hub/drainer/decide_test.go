@@ -21,6 +21,7 @@ type kind struct {
 	ended   bool
 	stop    bool // desired stop, not ended
 	away    bool // unknown
+	ill     bool // its edge says that it is not healthy
 }
 
 func (k kind) alloc(i int) *fleet.Alloc {
@@ -37,6 +38,9 @@ func (k kind) alloc(i int) *fleet.Alloc {
 	}
 	if k.away {
 		a.ClientStatus = fleet.ClientUnknown
+	}
+	if k.ill {
+		a.ClientDescription, a.DeploymentStatus = "sick", &fleet.AllocDeployment{Healthy: new(bool)}
 	}
 	if k.sick {
 		a.ClientDescription = "sick"
@@ -98,6 +102,7 @@ func TestGroup(t *testing.T) {
 		{"H8 out of sight elsewhere holds up nothing", false, 1, all(times(4, kind{node: staying, away: true}), times(6, here)), 1, 0, false},
 		{"H8 out of sight on the draining node goes at once", false, 1,
 			all(times(3, kind{node: leaving, away: true}), times(7, there)), 3, 0, false},
+		{"what is not healthy goes at once", false, 1, all(times(2, kind{node: leaving, ill: true}), times(2, sick), times(6, there)), 2, 0, false},
 	} {
 		t.Run(tc.row, func(t *testing.T) {
 			g := drainer.Group{

@@ -165,7 +165,9 @@ func (a *attempt) ranking(name string, job *fleet.Job, p *reconcile.Placement, c
 
 // tenancy counts the job's allocations that are there and stay there.
 func (a *attempt) tenancy(allocs []*fleet.Alloc) *tenancy {
-	t := &tenancy{byNode: map[fleet.NodeID]map[string]int{}, planned: map[fleet.NodeID]fleet.Resources{}}
+	t := &tenancy{
+		byNode: map[fleet.NodeID]map[string]int{}, planned: map[fleet.NodeID]fleet.Resources{}, after: map[fleet.NodeID]fleet.Resources{},
+	}
 	leaves := map[fleet.AllocID]bool{}
 	for _, c := range a.decisions.Stops {
 		leaves[c.Alloc.ID] = !c.WithPlacement

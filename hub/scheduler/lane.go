@@ -79,8 +79,8 @@ func (r *ranking) top() (*candidate, float64) {
 	return best, score
 }
 
-// topOf returns the best candidate of a lane that the distinct rules allow, nil for
-// none.
+// topOf returns the best candidate of a lane that the distinct rules allow and whose
+// room is nobody else's, nil for none.
 func (r *ranking) topOf(l *lane) *candidate {
 	for {
 		if len(r.spreads) == 0 && len(l.heap) < candidatesLow {
@@ -91,11 +91,13 @@ func (r *ranking) topOf(l *lane) *candidate {
 		}
 		c := l.heap[0]
 		broken := r.broken(c.node)
-		if broken == "" {
+		if broken == "" && !r.booked(c) {
 			return c
 		}
 		heap.Pop(&l.heap)
-		r.filtered(c.node, broken)
+		if broken != "" {
+			r.filtered(c.node, broken)
+		}
 	}
 }
 

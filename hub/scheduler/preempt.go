@@ -74,14 +74,14 @@ func (r *ranking) preempt(p reconcile.Placement) []*fleet.Alloc {
 		return nil
 	}
 	n := best.c.node
-	planned := r.tenants.planned[n.ID].Add(r.askOn(n))
+	after := r.tenants.after[n.ID].Add(r.askOn(n))
 	var out []*fleet.Alloc
 	for _, v := range best.victims {
-		planned = planned.Sub(v.alloc.AllocatedResources)
+		after = after.Sub(v.alloc.AllocatedResources)
 		r.tenants.evict(v.alloc)
 		out = append(out, v.alloc)
 	}
-	r.tenants.planned[n.ID] = planned
+	r.tenants.after[n.ID] = after
 	r.occupy(n, 1)
 	return out
 }
@@ -122,7 +122,7 @@ func (r *ranking) evictions(c *candidate) (eviction, bool) {
 		}
 	}
 	fits := func(chosen []victim) bool {
-		taken := c.used.Add(r.tenants.planned[c.node.ID]).Add(ask).Sub(coming)
+		taken := c.used.Add(r.tenants.planned[c.node.ID]).Add(r.tenants.after[c.node.ID]).Add(ask).Sub(coming)
 		without := gone
 		if r.needs && len(chosen) > 0 {
 			without = map[fleet.AllocID]bool{}

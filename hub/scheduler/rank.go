@@ -39,7 +39,10 @@ type cluster interface {
 type tenancy struct {
 	byNode  map[fleet.NodeID]map[string]int  // allocations by group
 	planned map[fleet.NodeID]fleet.Resources // taken by the plan, beyond what is used now
-	placed  map[fleet.NodeID]int             // how many the plan places
+	// after is what more will be taken, or less, once what the plan stops to make room
+	// has ended and what waits for that is there.
+	after  map[fleet.NodeID]fleet.Resources
+	placed map[fleet.NodeID]int // how many the plan places
 	// Of nodes that were asked for more than amounts: what is given out, and what of it
 	// by the plan.
 	claims   map[fleet.NodeID]*fleet.Claims
@@ -79,16 +82,17 @@ type ranking struct {
 
 // candidate is a node on which the group may run.
 type candidate struct {
-	node  *fleet.Node
-	lane  *lane
-	order int // in which it was drawn: decides among equals
-	index int // in the heap, -1 where it is not in it
-	full  bool
-	used  fleet.Resources // by what the state knows
-	parts [partCount]float64
-	sum   float64 // of the parts that count
-	n     float64 // how many count
-	score float64 // their mean
+	node   *fleet.Node
+	lane   *lane
+	order  int // in which it was drawn: decides among equals
+	index  int // in the heap, -1 where it is not in it
+	full   bool
+	booked *bool           // nil: not looked at
+	used   fleet.Resources // by what the state knows
+	parts  [partCount]float64
+	sum    float64 // of the parts that count
+	n      float64 // how many count
+	score  float64 // their mean
 }
 
 // mean is the candidate's score with one part more, where that is not 0.
@@ -217,7 +221,7 @@ func (r *ranking) placeOn(id fleet.NodeID) (choice, bool) {
 		}
 		c = r.byNode[id]
 	}
-	if c == nil || c.index < 0 || r.broken(c.node) != "" {
+	if c == nil || c.index < 0 || r.broken(c.node) != "" || r.booked(c) {
 		return choice{}, false
 	}
 	return r.take(c, c.mean(r.spread(c.lane)), 0), true
@@ -263,6 +267,28 @@ func (r *ranking) broken(n *fleet.Node) string {
 		}
 	}
 	return ""
+}
+
+// roomIsMade is what a node has too little of whose free room is part of what an
+// eviction makes room for.
+const roomIsMade = "room that is being made for a job of higher priority"
+
+// booked reports whether allocations are being evicted from a candidate for a job that
+// the ranking's is not: then it is none, or its own would be the next to be evicted.
+func (r *ranking) booked(c *candidate) bool {
+	if c.booked != nil {
+		return *c.booked
+	}
+	booked := false
+	for a := range r.cluster.AllocsByNode(c.node.ID) {
+		if a.DesiredStatus == fleet.DesiredEvict && a.OccupiesNode() && a.Job != nil && a.Job.Priority > r.where.job.Priority-preemptDistance {
+			booked = true
+			r.exhausted(c.node, roomIsMade)
+			break
+		}
+	}
+	c.booked = &booked
+	return booked
 }
 
 // fill draws nodes until there are as many candidates as wanted.
@@ -320,7 +346,7 @@ func (r *ranking) askOn(n *fleet.Node) fleet.Resources {
 // it has enough; taken is what would be in use then, liked how well its devices
 // are.
 func (r *ranking) short(c *candidate) (taken fleet.Resources, liked float64, short string) {
-	taken = c.used.Add(r.tenants.planned[c.node.ID]).Add(r.askOn(c.node))
+	taken = c.used.Add(r.tenants.planned[c.node.ID]).Add(needed(r.tenants.after[c.node.ID])).Add(r.askOn(c.node))
 	if short = taken.Exceeds(c.node.Free()); short != "" {
 		return taken, 0, short
 	}
@@ -354,11 +380,7 @@ func (r *ranking) update(c *candidate) {
 		}
 		if !c.full {
 			c.full = true
-			r.metric.NodesExhausted++
-			r.metric.DimensionExhausted = plus(r.metric.DimensionExhausted, short)
-			if c.node.NodeClass != "" {
-				r.metric.ClassExhausted = plus(r.metric.ClassExhausted, c.node.NodeClass)
-			}
+			r.exhausted(c.node, short)
 		}
 		return
 	}
@@ -422,8 +444,8 @@ func (r *ranking) roomAfter(prev *fleet.Alloc) bool {
 	if !ok || !n.Schedulable() || !prev.OccupiesNode() || r.where.check(n) != "" || r.broken(n) != "" {
 		return false
 	}
-	planned := r.tenants.planned[n.ID].Sub(prev.AllocatedResources).Add(r.askOn(n))
-	if r.cluster.Used(n.ID).Add(planned).Exceeds(n.Free()) != "" {
+	after := r.tenants.after[n.ID].Sub(prev.AllocatedResources).Add(r.askOn(n))
+	if r.cluster.Used(n.ID).Add(r.tenants.planned[n.ID]).Add(after).Exceeds(n.Free()) != "" {
 		return false
 	}
 	if r.needs {
@@ -432,7 +454,7 @@ func (r *ranking) roomAfter(prev *fleet.Alloc) bool {
 			return false
 		}
 	}
-	r.tenants.planned[n.ID] = planned
+	r.tenants.after[n.ID] = after
 	r.occupy(n, 1)
 	return true
 }
@@ -457,6 +479,23 @@ func claimsWithout(c cluster, n *fleet.Node, gone map[fleet.AllocID]bool) *fleet
 		}
 	}
 	return claims
+}
+
+// exhausted counts a node that has too little of something.
+func (r *ranking) exhausted(n *fleet.Node, short string) {
+	r.metric.NodesExhausted++
+	r.metric.DimensionExhausted = plus(r.metric.DimensionExhausted, short)
+	if n.NodeClass != "" {
+		r.metric.ClassExhausted = plus(r.metric.ClassExhausted, n.NodeClass)
+	}
+}
+
+// needed is what is taken of amounts some of which are given back: those of which
+// nothing is.
+func needed(r fleet.Resources) fleet.Resources {
+	return fleet.Resources{
+		CPU: max(r.CPU, 0), Cores: max(r.Cores, 0), MemoryMB: max(r.MemoryMB, 0), MemoryMaxMB: max(r.MemoryMaxMB, 0), DiskMB: max(r.DiskMB, 0),
+	}
 }
 
 func (r *ranking) filtered(n *fleet.Node, why string) {

@@ -1,0 +1,9 @@
+package scheduler
+
+import "context"
+
+// Deliver deals with one delivery as a worker does, in the caller's goroutine.
+func (s *Scheduler) Deliver(ctx context.Context, d Delivery) error {
+	w := worker{cfg: s.cfg, log: s.cfg.Log}
+	return w.deliver(ctx, d)
+}

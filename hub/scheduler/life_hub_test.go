@@ -1,0 +1,270 @@
+package scheduler_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/drainer"
+	"skerry/hub/planner"
+	"skerry/hub/rollout"
+	"skerry/hub/scheduler"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// lifeHub is a hub without a network: the state, the scheduler and the planner as
+// they are, with what the broker, the watcher of deployments and the drainer do
+// done in turn until nothing is left that is due; and edges that keep journals.
+type lifeHub struct {
+	store *state.Store
+	sched *scheduler.Scheduler
+	plans *planner.Planner
+	stop  func()
+
+	now     time.Time
+	index   fleet.Index
+	ids     int
+	applied error // what no command may answer
+
+	nodes []*lifeNode
+	seen  map[fleet.DeploymentID]fleet.Index // by the watcher
+}
+
+// lifeNode is an edge: what it says while nobody hears it waits in rows.
+type lifeNode struct {
+	desc    *fleet.Node
+	epoch   fleet.Epoch
+	session uint64
+	sent    fleet.Seq
+	rows    [][]byte // not sent yet
+	chain   []byte
+	mute    bool // without a session, or before its history
+}
+
+func newLifeHub() *lifeHub {
+	h := &lifeHub{
+		store: state.New(), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), seen: map[fleet.DeploymentID]fleet.Index{},
+	}
+	var err error
+	if h.plans, err = planner.New(planner.Config{State: h.store, Applier: h, Now: h.clock}); err != nil {
+		panic(err)
+	}
+	h.sched, err = scheduler.New(scheduler.Config{
+		State: h.store, Broker: h, Planner: h, Evals: h, Workers: 1, NewID: h.newID, Now: h.clock, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- h.plans.Run(ctx) }()
+	h.stop = func() { cancel(); <-ended }
+	return h
+}
+
+func (h *lifeHub) clock() time.Time { return h.now }
+
+func (h *lifeHub) newID() string {
+	h.ids++
+	return fmt.Sprintf("%08x-0000-4000-8000-000000000000", h.ids)
+}
+
+// Apply is the log. A command may be refused; that it cannot be applied is a bug.
+func (h *lifeHub) Apply(_ context.Context, c state.Command) (state.Result, error) {
+	h.index++
+	res := h.store.Apply(h.index, c)
+	if res.Err != nil && res.Err.Code == fleet.CodeInternal {
+		h.applied = fmt.Errorf("apply %T: %w", c, res.Err)
+	}
+	return res, nil
+}
+
+func (h *lifeHub) apply(c state.Command) state.Result {
+	res, _ := h.Apply(context.Background(), c)
+	return res
+}
+
+func (h *lifeHub) Barrier(context.Context) error { return nil }
+
+func (h *lifeHub) Submit(ctx context.Context, p fleet.Plan) (fleet.PlanResult, error) {
+	for {
+		res, err := h.plans.Submit(ctx, p)
+		if fleet.CodeOf(err) == fleet.CodeNotLeader {
+			runtime.Gosched() // it has not begun yet
+			continue
+		}
+		if err == nil && len(res.Rejected) > 0 {
+			h.applied = fmt.Errorf("nobody raced the plan of evaluation %s, and nodes were refused: %v", p.EvalID, res.Rejected)
+		}
+		return res, err
+	}
+}
+
+func (h *lifeHub) Update(_ context.Context, _ scheduler.Delivery, evals []fleet.Evaluation) error {
+	h.apply(state.Evals{Evals: evals, Now: h.now.UnixNano()})
+	return nil
+}
+
+func (h *lifeHub) Dequeue(ctx context.Context, _ []string) (scheduler.Delivery, error) {
+	<-ctx.Done()
+	return scheduler.Delivery{}, ctx.Err()
+}
+
+func (h *lifeHub) Ack(context.Context, fleet.EvalID, string) error { return nil }
+
+func (h *lifeHub) Nack(_ context.Context, id fleet.EvalID, _ string) error {
+	return fmt.Errorf("evaluation %s was given back", id)
+}
+
+// rounds is how much one event may lead to before it counts as endless.
+const rounds = 400
+
+// settle lets the hub work until nothing is left that is due.
+func (h *lifeHub) settle() error {
+	for range rounds {
+		again, err := h.step()
+		if err = errors.Join(err, h.applied); err != nil || !again {
+			return err
+		}
+	}
+	return fmt.Errorf("evaluations do not end: %d steps after one event", rounds)
+}
+
+// step does one thing that is due.
+func (h *lifeHub) step() (more bool, err error) {
+	v := h.store.View()
+	if e := h.due(v); e != nil {
+		return true, h.sched.Deliver(context.Background(), scheduler.Delivery{Eval: e, Token: "t"})
+	}
+	for d := range v.Deployments("*", "") {
+		if step := h.watch(v, d); step.Command != nil {
+			h.seen[d.ID] = max(h.seen[d.ID], step.Seen)
+			if res := h.apply(step.Command); res.Err != nil {
+				err = fmt.Errorf("the watcher's %s is refused: %w", step.Why, res.Err)
+			}
+			return true, err
+		}
+	}
+	step, _ := drainer.Next(v, h.now)
+	if len(step.Migrate)+len(step.Done) == 0 {
+		return false, nil
+	}
+	step.EvalSeed = h.newID()
+	h.apply(step)
+	return true, nil
+}
+
+// due is the evaluation that the broker would hand out next, of those whose time has
+// come and of the blocked ones for which capacity appeared.
+func (h *lifeHub) due(v *state.View) *fleet.Evaluation {
+	var first *fleet.Evaluation
+	for e := range v.Evals("*", "") {
+		ready := e.Status == fleet.EvalPending && !e.WaitUntil.After(h.now) || e.Status == fleet.EvalBlocked && wakes(v, e)
+		if ready && (first == nil || cmp.Or(cmp.Compare(first.Priority, e.Priority), cmp.Compare(e.CreateIndex, first.CreateIndex), cmp.Compare(e.ID, first.ID)) < 0) {
+			first = e
+		}
+	}
+	return first
+}
+
+// wakes reports whether capacity appeared that a blocked evaluation may use.
+func wakes(v *state.View, e *fleet.Evaluation) bool {
+	for class := range v.CapacitySince(e.SnapshotIndex) {
+		if fits, seen := e.ClassEligibility[class]; !seen || fits || e.EscapedClass {
+			return true
+		}
+	}
+	return false
+}
+
+// watch is what the watcher does about a deployment.
+func (h *lifeHub) watch(v *state.View, d *fleet.Deployment) rollout.Step {
+	if !d.Active() {
+		return rollout.Step{}
+	}
+	p := rollout.Picture{
+		Deployment: d, Seen: max(h.seen[d.ID], d.CreateIndex), Now: h.now, NewEval: func() fleet.EvalID { return fleet.EvalID(h.newID()) },
+		Versions: func() []*fleet.Job { return v.JobVersions(d.Namespace, d.JobID) },
+		Whole:    func() []*fleet.Alloc { return allocsOf(v, d.JobID) },
+		Site: func(id fleet.NodeID) string {
+			n, _ := v.Node(id)
+			return n.SiteName()
+		},
+		Waits: func(group string) bool {
+			for e := range v.EvalsByJob(d.Namespace, d.JobID) {
+				if m := e.FailedTGAllocs[group]; !e.Terminal() && m != nil && m.NodesEvaluated == 0 {
+					return true
+				}
+			}
+			return false
+		},
+	}
+	p.Job, _ = v.Job(d.Namespace, d.JobID)
+	for a := range v.AllocsByDeployment(d.ID) {
+		p.Allocs = append(p.Allocs, a)
+	}
+	return rollout.Next(p)
+}
+
+func allocsOf(v *state.View, id fleet.JobID) []*fleet.Alloc {
+	var all []*fleet.Alloc
+	for a := range v.AllocsByJob(fleet.DefaultNamespace, id) {
+		all = append(all, a)
+	}
+	return all
+}
+
+// open begins a session of a node; what it has to tell comes with tell.
+func (h *lifeHub) open(n *lifeNode) {
+	n.session++
+	res := h.apply(state.SessionOpen{
+		NodeID: n.desc.ID, Session: n.session, Instance: "i", BootID: "b", Hub: "h",
+		Head: n.sent + fleet.Seq(len(n.rows)), Node: n.desc, EvalSeed: h.newID(), Now: h.now.UnixNano(),
+	})
+	n.epoch = res.Session.Epoch
+}
+
+// miss lets a node miss its deadline, or the one after it.
+func (h *lifeHub) miss(n *lifeNode) {
+	n.mute = true
+	h.apply(state.NodeStatus{
+		Nodes: []state.NodeMissed{{NodeID: n.desc.ID, Epoch: n.epoch, Reason: "silent"}}, EvalSeed: h.newID(), Now: h.now.UnixNano(),
+	})
+}
+
+// say lets an edge journal something; the hub hears it where there is a session.
+func (h *lifeHub) say(n *lifeNode, tr fleet.Transition) {
+	tr.Seq = n.sent + fleet.Seq(len(n.rows)) + 1
+	row, err := syncproto.EncodeRow(tr)
+	if err != nil {
+		panic(err)
+	}
+	n.rows = append(n.rows, row)
+	if !n.mute {
+		h.tell(n)
+	}
+}
+
+// tell sends what an edge has journaled.
+func (h *lifeHub) tell(n *lifeNode) {
+	if len(n.rows) == 0 {
+		return
+	}
+	res := h.apply(state.AllocUpdates{EvalSeed: h.newID(), Now: h.now.UnixNano(), Batches: []state.NodeRows{{
+		NodeID: n.desc.ID, Epoch: n.epoch, First: n.sent + 1, Prev: n.chain, Rows: n.rows,
+	}}})
+	if got := res.Updates[0]; got.Code != "" {
+		h.applied = fmt.Errorf("updates of %s are refused: %s %s", n.desc.Name, got.Code, got.Message)
+	}
+	for _, row := range n.rows {
+		n.chain = syncproto.ChainHash(n.chain, row)
+	}
+	n.sent += fleet.Seq(len(n.rows))
+	n.rows = nil
+}

@@ -1,0 +1,409 @@
+package scheduler_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// life is a cluster that lives: lines say what befalls it, and after each line
+// invariants are checked. A line about something that is not there does nothing, so
+// that any part of a life is a life. testdata/lives/README.md has the language.
+type life struct {
+	hub    *lifeHub
+	jobs   map[fleet.JobID]*fleet.Job
+	before *state.View
+	names  map[fleet.DeploymentID]map[string]bool // that lived while a deployment held them back
+	judged int
+	trace  io.Writer // nil: nobody reads along
+}
+
+// errLine: a line is not one of the language.
+var errLine = errors.New("not a line of a life")
+
+// playLife plays lines, and then the end of every life: all edges come back, there is
+// room, time passes. It returns how many events were judged.
+func playLife(lines []string, trace io.Writer) (judged int, err error) {
+	l := &life{trace: trace, hub: newLifeHub(), jobs: map[fleet.JobID]*fleet.Job{}, names: map[fleet.DeploymentID]map[string]bool{}}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+		l.hub.stop()
+		judged = l.judged
+	}()
+	l.hub.apply(state.Pool{Pool: fleet.Pool{Name: "classic", DefaultDisconnect: fleet.DisconnectNomad}})
+	l.before = l.hub.store.View()
+	for _, line := range lines {
+		if err := l.play(line); err != nil {
+			return 0, fmt.Errorf("%s: %w", line, err)
+		}
+	}
+	return 0, l.end()
+}
+
+// play lets a line happen, the hub deal with it, and judges what came of it.
+func (l *life) play(line string) error {
+	words := strings.Fields(line)
+	if len(words) == 0 || words[0] == "#" {
+		return nil
+	}
+	if err := l.happen(words[0], words[1:]); err != nil {
+		return fmt.Errorf("%w: %w", errLine, err)
+	}
+	if err := l.hub.settle(); err != nil {
+		return err
+	}
+	l.judged++
+	v := l.hub.store.View()
+	l.describe(v, line)
+	err := l.judge(v, words)
+	l.before = v
+	return err
+}
+
+// describe shows people what an event led to.
+func (l *life) describe(v *state.View, line string) {
+	if l.trace == nil {
+		return
+	}
+	fmt.Fprintf(l.trace, "%s\n", line)
+	for _, a := range slices.SortedFunc(v.Allocs("*", ""), byCreation) {
+		n, _ := v.Node(a.NodeID)
+		fmt.Fprintf(l.trace, "  %s %s on %s(%s) v%d %s/%s (%s)", a.Name, a.ID[:8], n.Name, n.Status, a.JobVersion, a.DesiredStatus, a.ClientStatus, a.DesiredDescription)
+		if a.DeploymentID != "" {
+			fmt.Fprintf(l.trace, " in %s healthy=%t canary=%t", a.DeploymentID[:8], a.DeploymentStatus.IsHealthy(), a.DeploymentStatus.IsCanary())
+		}
+		fmt.Fprintln(l.trace)
+	}
+	for d := range v.Deployments("*", "") {
+		fmt.Fprintf(l.trace, "  deployment %s of %s v%d %s: %s %+v\n", d.ID[:8], d.JobID, d.JobVersion, d.Status, d.StatusDescription, d.TaskGroups)
+	}
+	for e := range v.Evals("*", "") {
+		if !e.Terminal() {
+			fmt.Fprintf(l.trace, "  evaluation %s of %s %s %s until %s: %v\n", e.ID[:8], e.JobID, e.Status, e.TriggeredBy, e.WaitUntil, e.QueuedAllocations)
+		}
+	}
+}
+
+func (l *life) happen(verb string, args []string) error {
+	arg := ""
+	if len(args) > 0 {
+		arg = args[0]
+	}
+	switch verb {
+	case "config":
+		l.configure(args)
+	case "node":
+		return l.node(args)
+	case "job":
+		return l.register(args)
+	case "stop", "purge":
+		l.hub.apply(state.JobDeregister{
+			Namespace: fleet.DefaultNamespace, ID: fleet.JobID(arg), Purge: verb == "purge", Now: l.hub.now.UnixNano(),
+			Eval: &fleet.Evaluation{ID: fleet.EvalID(l.hub.newID()), Status: fleet.EvalPending},
+		})
+	case "away", "open", "back", "respond", "drain", "undrain", "eligible", "ineligible":
+		return l.edge(verb, args)
+	case "say":
+		return l.say(args)
+	case "wait":
+		d, err := time.ParseDuration(arg)
+		l.hub.now = l.hub.now.Add(d)
+		return err
+	case "halt":
+		if a := l.pick(arg, func(a *fleet.Alloc) bool { return !a.Terminal() }); a != nil {
+			l.hub.apply(state.AllocStop{Allocs: []fleet.AllocID{a.ID}, EvalSeed: l.hub.newID(), Now: l.hub.now.UnixNano()})
+		}
+	case "promote", "fail", "pause", "resume":
+		l.deployment(verb, fleet.JobID(arg))
+	default:
+		return fmt.Errorf("unknown verb")
+	}
+	return nil
+}
+
+func (l *life) configure(args []string) {
+	c := fleet.DefaultScheduling()
+	for _, arg := range args {
+		switch arg {
+		case "spread":
+			c.SchedulerAlgorithm = "spread"
+		case "oversubscription":
+			c.MemoryOversubscriptionEnabled = true
+		case "preempt":
+			c.PreemptionConfig = fleet.PreemptionConfig{
+				SystemSchedulerEnabled: true, SysBatchSchedulerEnabled: true, BatchSchedulerEnabled: true, ServiceSchedulerEnabled: true,
+			}
+		}
+	}
+	l.hub.apply(state.SchedulerConfig{Config: c})
+}
+
+// node reads CPU SITE POOL.
+func (l *life) node(args []string) error {
+	if len(args) != 3 {
+		return errors.New("node CPU SITE POOL")
+	}
+	cpu, err := strconv.Atoi(args[0])
+	i := len(l.hub.nodes)
+	n := &lifeNode{desc: &fleet.Node{
+		ID: fleet.NodeID(fmt.Sprintf("%08x-0000-4000-9000-000000000000", i+1)), Name: fmt.Sprintf("n%d", i),
+		Datacenter: "dc1", NodePool: args[2], Site: args[1], Attributes: map[string]string{"kernel.name": "linux"},
+		Resources:      fleet.Resources{CPU: cpu, MemoryMB: 4000, DiskMB: 4000},
+		MinDynamicPort: 20000, MaxDynamicPort: 20002,
+		Drivers: map[string]fleet.DriverInfo{"sim": {Detected: true, Healthy: true}},
+	}}
+	if cpu >= lifeRoom {
+		n.desc.MaxDynamicPort = 20100
+	}
+	l.hub.nodes = append(l.hub.nodes, n)
+	l.hub.open(n)
+	return err
+}
+
+// edge lets something happen to the node of a number.
+func (l *life) edge(verb string, args []string) error {
+	if verb == "respond" && len(args) == 0 {
+		for _, n := range l.hub.nodes {
+			l.respond(n)
+		}
+		return nil
+	}
+	if len(args) == 0 {
+		return errors.New("which node")
+	}
+	i, err := strconv.Atoi(args[0])
+	if err != nil || len(l.hub.nodes) == 0 {
+		return err
+	}
+	n, now := l.hub.nodes[i%len(l.hub.nodes)], l.hub.now
+	switch verb {
+	case "away":
+		l.hub.miss(n)
+	case "open":
+		if n.mute && len(n.rows) > 0 {
+			l.hub.open(n)
+		}
+	case "back":
+		if n.mute {
+			l.hub.open(n)
+			l.hub.tell(n)
+			n.mute = false
+		}
+	case "respond":
+		l.respond(n)
+	case "drain":
+		if len(args) < 2 {
+			return errors.New("drain NUMBER DEADLINE")
+		}
+		deadline, err := time.ParseDuration(args[1])
+		if err != nil {
+			return err
+		}
+		l.hub.apply(state.NodeDrain{
+			NodeID: n.desc.ID, Drain: fleet.NewDrain(deadline, len(args) > 2, now), EvalSeed: l.hub.newID(), Now: now.UnixNano(),
+		})
+	case "undrain":
+		l.hub.apply(state.NodeDrain{NodeID: n.desc.ID, MarkEligible: true, EvalSeed: l.hub.newID(), Now: now.UnixNano()})
+	default:
+		l.hub.apply(state.NodeEligibility{NodeID: n.desc.ID, Eligibility: verb, EvalSeed: l.hub.newID(), Now: now.UnixNano()})
+	}
+	return nil
+}
+
+// respond lets an edge in sight do all that it was told, with success.
+func (l *life) respond(n *lifeNode) {
+	if n.mute {
+		return
+	}
+	for _, a := range l.on(n) {
+		switch {
+		case a.EndedOnEdge():
+		case a.ServerTerminal():
+			l.report(n, a, fleet.ClientComplete)
+		default:
+			if a.ReportedStatus != fleet.ClientRunning {
+				l.report(n, a, fleet.ClientRunning)
+			}
+			if a.DeploymentID != "" && (a.DeploymentStatus == nil || a.DeploymentStatus.Healthy == nil) {
+				l.health(n, a, true)
+			}
+		}
+	}
+}
+
+func (l *life) on(n *lifeNode) []*fleet.Alloc {
+	return slices.SortedFunc(l.hub.store.View().AllocsByNode(n.desc.ID), byCreation)
+}
+
+func byCreation(a, b *fleet.Alloc) int {
+	if a.CreateIndex != b.CreateIndex {
+		return int(a.CreateIndex) - int(b.CreateIndex)
+	}
+	return strings.Compare(string(a.ID), string(b.ID))
+}
+
+func (l *life) report(n *lifeNode, a *fleet.Alloc, status string) {
+	l.hub.say(n, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: a.ID, ClientStatus: status})
+}
+
+func (l *life) health(n *lifeNode, a *fleet.Alloc, healthy bool) {
+	l.hub.say(n, fleet.Transition{Kind: fleet.TransitionHealth, Alloc: a.ID, Deployment: a.DeploymentID, Healthy: &healthy})
+}
+
+// pick finds the allocation of a number among those for which ok holds.
+func (l *life) pick(number string, ok func(*fleet.Alloc) bool) *fleet.Alloc {
+	i, err := strconv.Atoi(number)
+	var list []*fleet.Alloc
+	for a := range l.hub.store.View().Allocs("*", "") {
+		if ok(a) {
+			list = append(list, a)
+		}
+	}
+	if err != nil || len(list) == 0 {
+		return nil
+	}
+	slices.SortFunc(list, byCreation)
+	return list[i%len(list)]
+}
+
+// say reads NUMBER WHAT: what the edge journals of an allocation that has not ended.
+func (l *life) say(args []string) error {
+	if len(args) != 2 {
+		return errors.New("say NUMBER WHAT")
+	}
+	a := l.pick(args[0], func(a *fleet.Alloc) bool { return !a.EndedOnEdge() })
+	if a == nil {
+		return nil
+	}
+	i := slices.IndexFunc(l.hub.nodes, func(n *lifeNode) bool { return n.desc.ID == a.NodeID })
+	n := l.hub.nodes[i]
+	switch args[1] {
+	case "healthy", "unhealthy":
+		if a.DeploymentID != "" && !a.ServerTerminal() {
+			l.report(n, a, fleet.ClientRunning)
+			l.health(n, a, args[1] == "healthy")
+		}
+	default:
+		l.report(n, a, args[1])
+	}
+	return nil
+}
+
+// deployment is what a person does with the newest one of a job.
+func (l *life) deployment(verb string, id fleet.JobID) {
+	d := l.hub.store.View().LatestDeployment(fleet.DefaultNamespace, id)
+	if d == nil {
+		return
+	}
+	eval := &fleet.Evaluation{ID: fleet.EvalID(l.hub.newID()), TriggeredBy: fleet.TriggerDeploymentWatcher, Status: fleet.EvalPending}
+	now := l.hub.now.UnixNano()
+	status := func(to, why string) {
+		l.hub.apply(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: to, StatusDescription: why}, Eval: eval, Now: now})
+	}
+	switch verb {
+	case "promote":
+		l.hub.apply(state.DeploymentPromote{DeploymentID: d.ID, Eval: eval, Now: now})
+	case "fail":
+		u, back := d.Fail(l.hub.store.View().JobVersions(d.Namespace, d.JobID), fleet.DescFailedByUser)
+		l.hub.apply(state.DeploymentStatus{Update: u, Rollback: back, Eval: eval, Now: now})
+	case "pause":
+		status(fleet.DeploymentPaused, fleet.DescPaused)
+	case "resume":
+		status(fleet.DeploymentRunning, fleet.DescRunning)
+	}
+}
+
+// register reads ID KEY=VALUE…; types are those of the ids' first letters.
+func (l *life) register(args []string) error {
+	id := (append(args, "-"))[0]
+	if types[id[:1]] == "" {
+		return errors.New("job ID KEY=VALUE…")
+	}
+	j := job(1, func(j *fleet.Job) {
+		j.ID, j.Name, j.Type, j.NodePool = fleet.JobID(id), id, types[id[:1]], fleet.AllPools
+		if fleet.RunsEverywhere(j.Type) {
+			j.TaskGroups[0].ReschedulePolicy = nil
+		}
+		task(j).Resources.MemoryMB, task(j).Resources.DiskMB = 100, 10
+	})
+	for _, arg := range args[1:] {
+		key, value, _ := strings.Cut(arg, "=")
+		if err := lifeField(j, key, value); err != nil {
+			return fmt.Errorf("%s: %w", arg, err)
+		}
+	}
+	l.jobs[j.ID] = j
+	l.hub.apply(state.JobRegister{Job: j, Now: l.hub.now.UnixNano(), Eval: &fleet.Evaluation{
+		ID: fleet.EvalID(l.hub.newID()), TriggeredBy: fleet.TriggerJobRegister, Status: fleet.EvalPending,
+	}})
+	return nil
+}
+
+func lifeField(j *fleet.Job, key, value string) (err error) {
+	g, t := &j.TaskGroups[0], task(j)
+	if g.Update == nil && slices.Contains([]string{"canary", "promote", "revert", "site", "waits", "progress"}, key) {
+		return errors.New("parallel comes before it")
+	}
+	if g.Disconnect == nil && slices.Contains([]string{"lost", "noreplace", "stopafter", "keep"}, key) {
+		g.Disconnect = &fleet.Disconnect{}
+	}
+	number := func() (n int) { n, err = strconv.Atoi(value); return n }
+	duration := func() (d time.Duration) { d, err = time.ParseDuration(value); return d }
+	switch key {
+	case "count":
+		g.Count = number()
+	case "cpu":
+		t.Resources.CPU = number()
+	case "env":
+		t.Env = map[string]string{"v": value}
+	case "meta":
+		g.Meta = map[string]string{"v": value}
+	case "priority":
+		j.Priority = number()
+	case "port":
+		g.Networks = []fleet.NetworkResource{{ReservedPorts: []fleet.Port{{Label: "a", Value: number()}}}}
+	case "dynamic":
+		g.Networks = []fleet.NetworkResource{{DynamicPorts: []fleet.Port{{Label: "b"}}}}
+	case "parallel":
+		g.Update = &fleet.Update{MaxParallel: number()}
+	case "canary":
+		g.Update.Canary = number()
+	case "promote":
+		g.Update.AutoPromote = true
+	case "revert":
+		g.Update.AutoRevert = true
+	case "site":
+		g.Update.MaxUnavailablePerSite = number()
+	case "waits":
+		g.Update.WaitFor = value
+	case "progress":
+		g.Update.ProgressDeadline = duration()
+	case "attempts":
+		g.ReschedulePolicy = &fleet.ReschedulePolicy{Attempts: number(), Interval: 24 * time.Hour, Delay: 5 * time.Second, DelayFunction: fleet.DelayConstant}
+	case "delay":
+		g.ReschedulePolicy = &fleet.ReschedulePolicy{Unlimited: true, Delay: duration(), DelayFunction: fleet.DelayConstant}
+	case "lost":
+		d := duration()
+		g.Disconnect.LostAfter = &d
+	case "stopafter":
+		d := duration()
+		g.Disconnect.StopOnClientAfter = &d
+	case "noreplace":
+		no := false
+		g.Disconnect.Replace = &no
+	case "keep":
+		g.Disconnect.Reconcile = value
+	default:
+		return errors.New("unknown field")
+	}
+	return err
+}

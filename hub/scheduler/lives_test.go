@@ -1,0 +1,117 @@
+package scheduler_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	cases = flag.Int("cases", 2000, "how many events the lives of TestLives have at least")
+	seed  = flag.Uint64("seed", 0, "of the first life of TestLives; 0: by the clock")
+)
+
+// TestLives draws lives until so many events have been judged: each is a cluster of
+// random nodes, jobs and allocations, and something that befalls it.
+func TestLives(t *testing.T) {
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().UnixNano()) >> 10
+	}
+	t.Logf("seeds from %d", first)
+	var lives, judged atomic.Int64
+	var mu sync.Mutex
+	var failed []uint64
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for judged.Load() < int64(*cases) {
+				s := first + uint64(lives.Add(1)) - 1
+				n, err := playLife(drawLife(s), nil)
+				judged.Add(int64(n))
+				if err != nil {
+					mu.Lock()
+					failed = append(failed, s)
+					enough := len(failed) >= 5
+					mu.Unlock()
+					if enough {
+						return
+					}
+				}
+			}
+		})
+	}
+	workers.Wait()
+	t.Logf("%d events in %d lives", judged.Load(), lives.Load())
+	slices.Sort(failed)
+	for _, s := range failed {
+		lines := shrinkLife(drawLife(s))
+		var trace strings.Builder
+		_, err := playLife(lines, &trace)
+		t.Errorf("seed %d: %v\n%s\n\n%s", s, err, strings.Join(lines, "\n"), lastOf(trace.String()))
+	}
+}
+
+// lastOf cuts off all but the end of a trace.
+func lastOf(trace string) string {
+	const most = 40
+	lines := strings.Split(strings.TrimRight(trace, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-most):], "\n")
+}
+
+// TestLifeScenarios plays testdata/lives: what lives have found.
+func TestLifeScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/lives/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no lives: %v", err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, life := range strings.Split(strings.TrimSpace(string(content)), "\n\n") {
+			lines := strings.Split(life, "\n")
+			t.Run(filepath.Base(file)+" "+strings.TrimPrefix(lines[0], "# "), func(t *testing.T) {
+				if _, err := playLife(lines, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// shrinkLife leaves out lines, and words of lines, for as long as the life fails.
+func shrinkLife(lines []string) []string {
+	fails := func(l []string) bool {
+		_, err := playLife(l, nil)
+		return err != nil && !errors.Is(err, errLine)
+	}
+	for again := true; again; {
+		again = false
+		for i := len(lines) - 1; i >= 0; i-- {
+			if shorter := slices.Delete(slices.Clone(lines), i, i+1); fails(shorter) {
+				lines, again = shorter, true
+			}
+		}
+		for i, line := range lines {
+			words := strings.Fields(line)
+			for w := len(words) - 1; w >= 2; w-- {
+				less := slices.Clone(lines)
+				less[i] = strings.Join(slices.Delete(slices.Clone(words), w, w+1), " ")
+				if fails(less) {
+					words, lines, again = strings.Fields(less[i]), less, true
+				}
+			}
+		}
+	}
+	return lines
+}
