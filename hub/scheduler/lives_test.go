@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	cases = flag.Int("cases", 2000, "how many events the lives of TestLives have at least")
-	seed  = flag.Uint64("seed", 0, "of the first life of TestLives; 0: by the clock")
+	cases = flag.Int("cases", 1000, "how many events the lives of TestLives have at least")
+	seed  = flag.Uint64("seed", 1, "of the first life of TestLives; 0: by the clock")
 )
 
 // TestLives draws lives until so many events have been judged: each is a cluster of
