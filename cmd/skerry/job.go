@@ -72,6 +72,7 @@ func jobRun(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
+			warn(cmd, answer.Warnings)
 			return o.evaluated(cmd, hub, answer, detach, fmt.Sprintf("Job %q registered", job.ID))
 		},
 	}
@@ -96,6 +97,7 @@ func jobValidate(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			warn(cmd, strings.Join(job.Warnings(), "\n"))
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Job %q is valid.\n", job.ID)
 			return err
 		},

@@ -40,12 +40,20 @@ func jobPlan(o *operator) *cobra.Command {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
 			writePlan(cmd.OutOrStdout(), answer)
+			warn(cmd, answer.Warnings)
 			fmt.Fprintf(cmd.OutOrStdout(), "\nTo register exactly this:\n  skerry job run --check-index %d %s\n", answer.JobModifyIndex, args[0])
 			return nil
 		},
 	}
 	file.add(c)
 	return c
+}
+
+// warn writes what the hub says of a job that it takes, a line each.
+func warn(cmd *cobra.Command, warnings string) {
+	for line := range strings.Lines(warnings) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s\n", strings.TrimSuffix(line, "\n"))
+	}
 }
 
 func writePlan(w io.Writer, p api.PlanAnswer) {

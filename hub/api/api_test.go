@@ -285,6 +285,19 @@ func TestNomadClientPlansAndValidates(t *testing.T) {
 	if f := plan.Diff.TaskGroups[0].Fields; len(f) != 1 || f[0].Name != "Count" || f[0].Old != "2" || f[0].New != "3" {
 		t.Fatalf("diff = %+v", f)
 	}
+	// What is likely not meant is said, and taken.
+	hasty, atOnce := exampleJob("hasty"), 9
+	hasty.Update = &nomad.UpdateStrategy{MaxParallel: &atOnce}
+	const said = "max_parallel is 9, and its count 2"
+	if plan, _, err := c.Jobs().Plan(hasty, false, nil); err != nil || !strings.Contains(plan.Warnings, said) {
+		t.Fatalf("plan = %+v, %v", plan, err)
+	}
+	if res, _, err := c.Jobs().Validate(hasty, nil); err != nil || len(res.ValidationErrors) != 0 || !strings.Contains(res.Warnings, said) {
+		t.Fatalf("validate = %+v, %v", res, err)
+	}
+	if reg, _, err := c.Jobs().Register(hasty, nil); err != nil || !strings.Contains(reg.Warnings, said) {
+		t.Fatalf("register = %+v, %v", reg, err)
+	}
 	bad := exampleJob("bad")
 	bad.TaskGroups[0].Tasks[0].Driver = "teleport"
 	minus := -1

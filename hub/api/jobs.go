@@ -205,8 +205,19 @@ func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 		return nil, res.Index, err
 	}
 	answer := evalAnswer(res)
-	answer.Warnings = warning
+	answer.Warnings = warned(job, warning)
 	return answer, res.Index, nil
+}
+
+// warned joins what is to be said of a job that is accepted, a line each.
+func warned(job *fleet.Job, others ...string) string {
+	var lines []string
+	for _, line := range slices.Concat(others, job.Warnings()) {
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // acceptable decodes a job that a request brought and refuses it with every
@@ -367,11 +378,13 @@ func (a *API) validateJob(r *http.Request) (any, fleet.Index, error) {
 	if err := body(r, &raw); err != nil {
 		return nil, 0, err
 	}
-	_, problems := a.decode(raw.Job)
+	job, problems := a.decode(raw.Job)
 	if err := problems.Err(); err != nil {
 		answer.Error = err.Error()
 		answer.ValidationErrors = problems.Lines()
+		return answer, 0, nil
 	}
+	answer.Warnings = warned(job)
 	return answer, 0, nil
 }
 
@@ -417,6 +430,7 @@ func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet
 	v := a.cfg.State.View()
 	answer := PlanAnswer{
 		Annotations: PlanAnnotations{DesiredTGUpdates: run.Groups}, FailedTGAllocs: run.Failed, Reasons: run.Reasons,
+		Warnings: warned(job),
 	}
 	old, ok := v.Job(job.Namespace, job.ID)
 	if ok {

@@ -1,0 +1,44 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+
+	"skerry/fleet"
+)
+
+func TestWarnings(t *testing.T) {
+	group := func(name string, count int, u *fleet.Update) fleet.TaskGroup {
+		return fleet.TaskGroup{Name: name, Count: count, Update: u}
+	}
+	for _, tc := range []struct {
+		name    string
+		jobType string
+		groups  []fleet.TaskGroup
+		want    []string // parts of the lines
+	}{
+		{"nothing to say", fleet.JobTypeService, []fleet.TaskGroup{group("a", 2, &fleet.Update{MaxParallel: 2})}, nil},
+		{"no update block", fleet.JobTypeBatch, []fleet.TaskGroup{group("a", 2, nil)}, nil},
+		{"all at once", fleet.JobTypeService, []fleet.TaskGroup{group("a", 2, &fleet.Update{MaxParallel: 3})}, []string{`group "a": max_parallel is 3, and its count 2`}},
+		{"a system job has no count", fleet.JobTypeSystem, []fleet.TaskGroup{group("a", 1, &fleet.Update{MaxParallel: 3})}, nil},
+		{"scaled to nothing", fleet.JobTypeService, []fleet.TaskGroup{group("a", 0, &fleet.Update{MaxParallel: 1})}, nil},
+		{"one of two promotes itself", fleet.JobTypeService, []fleet.TaskGroup{
+			group("a", 2, &fleet.Update{MaxParallel: 1, Canary: 1, AutoPromote: true}), group("b", 2, &fleet.Update{MaxParallel: 1, Canary: 1}),
+		}, []string{"auto_promote is set for 1 of 2 groups"}},
+		{"the other one has no canaries", fleet.JobTypeService, []fleet.TaskGroup{
+			group("a", 2, &fleet.Update{MaxParallel: 1, Canary: 1, AutoPromote: true}), group("b", 2, &fleet.Update{MaxParallel: 1}),
+		}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := (&fleet.Job{Type: tc.jobType, TaskGroups: tc.groups}).Warnings()
+			if len(got) != len(tc.want) {
+				t.Fatalf("%q, want %q", got, tc.want)
+			}
+			for i := range got {
+				if !strings.Contains(got[i], tc.want[i]) {
+					t.Errorf("%q, want %q", got[i], tc.want[i])
+				}
+			}
+		})
+	}
+}
