@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -367,7 +368,18 @@ func TestPeriodicSurvivesTheLeader(t *testing.T) {
 			t.Errorf("H10: %d children of long, which runs for 25 minutes", len(kids))
 		}
 		mustCome(t, c, 15*time.Minute, "H10: the next time is launched", func(v *state.View) bool { return len(childrenOf(v, "long")) == 2 })
+		mustCome(t, c, 5*time.Minute, "all evaluations have ended", evaluationsEnded)
 	})
+}
+
+// evaluationsEnded reports whether no evaluation is left.
+func evaluationsEnded(v *state.View) bool {
+	for e := range v.Evals("*", "") {
+		if !e.Terminal() {
+			return false
+		}
+	}
+	return true
 }
 
 // TestDispatchSurvivesTheLeader kills the leader while jobs are dispatched: who asks
@@ -384,13 +396,20 @@ func TestDispatchSurvivesTheLeader(t *testing.T) {
 		ids := map[fleet.JobID]bool{}
 		for i := range 12 {
 			if i == 6 {
-				if err := lead(t, c).Crash(); err != nil {
-					t.Fatal(err)
-				}
+				mustFailOver(t, c)
 			}
 			path := fmt.Sprintf("/v1/job/resize/dispatch?idempotency_token=t%d", i)
 			var first, again api.DispatchAnswer
 			in := map[string]any{"Meta": map[string]string{"image": fmt.Sprint(i)}}
+			if i == 9 { // the leader dies while it is asked: the answer may never come
+				leader := lead(t, c)
+				var asked sync.WaitGroup
+				asked.Go(func() { _ = leader.Call(context.Background(), http.MethodPut, path, in, nil) })
+				if err := leader.Crash(); err != nil {
+					t.Fatal(err)
+				}
+				asked.Wait()
+			}
 			mustDo(t, c, http.MethodPut, path, in, &first)
 			mustDo(t, c, http.MethodPut, path, in, &again)
 			if first.DispatchedJobID != again.DispatchedJobID {
@@ -407,6 +426,7 @@ func TestDispatchSurvivesTheLeader(t *testing.T) {
 			}
 			return done == 12 && len(ids) == 12
 		})
+		mustCome(t, c, 5*time.Minute, "all evaluations have ended", evaluationsEnded)
 		for _, k := range childrenOf(lead(t, c).State().View(), "resize") {
 			n := 0
 			for range lead(t, c).State().View().AllocsByJob(k.Namespace, k.ID) {
