@@ -83,6 +83,7 @@ var doors = map[string][]string{
 	"github.com/hashicorp/cronexpr":   {"fleet/cron"},
 	"github.com/spf13/cobra":          {"cmd"},
 	"github.com/hashicorp/go-bexpr":   {"hub/api"},
+	"github.com/gorilla/websocket":    {"hub/api", "cmd/client"},
 }
 
 const module = "skerry"

@@ -159,6 +159,7 @@ func mustServeOperators(t *testing.T, client *nomad.Client, alloc *nomad.Allocat
 	if _, _, err := client.AllocFS().List(alloc, "main/secrets", nil); err == nil || !strings.Contains(err.Error(), "403") {
 		t.Fatalf("secrets: %v", err)
 	}
+	mustRunCommands(t, client, alloc)
 	raft, err := client.Operator().RaftGetConfiguration(nil)
 	if err != nil || len(raft.Servers) != 3 {
 		t.Fatalf("raft configuration: %+v, %v", raft, err)
@@ -177,6 +178,28 @@ func mustServeOperators(t *testing.T, client *nomad.Client, alloc *nomad.Allocat
 	defer saved.Close()
 	if n, err := io.Copy(io.Discard, saved); err != nil || n == 0 {
 		t.Fatalf("a snapshot of %d bytes, %v", n, err)
+	}
+}
+
+// mustRunCommands runs some beside the allocation's task. Of two edges and three hubs
+// the one that is asked has the session of one at most.
+func mustRunCommands(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
+	t.Helper()
+	stubs, _, err := client.Jobs().Allocations(alloc.JobID, false, nil)
+	if err != nil || len(stubs) != 2 {
+		t.Fatalf("%d allocations, %v", len(stubs), err)
+	}
+	for _, stub := range stubs {
+		on := &nomad.Allocation{ID: stub.ID, NodeID: stub.NodeID}
+		for _, tty := range []bool{false, true} {
+			var out, wrong strings.Builder
+			code, err := client.Allocations().Exec(t.Context(), on, "main", tty, []string{"sh", "-c", "echo $NOMAD_ALLOC_NAME; read line; echo $line >&2; exit 4"},
+				strings.NewReader("typed\n"), &out, &wrong, nil, nil)
+			said := out.String() + wrong.String()
+			if err != nil || code != 4 || !strings.Contains(said, stub.Name) || !strings.Contains(said, "typed") || tty != (wrong.Len() == 0) {
+				t.Errorf("a command on %s, terminal %t: code %d, %v, wrote %q and %q", stub.NodeName, tty, code, err, out.String(), wrong.String())
+			}
+		}
 	}
 }
 

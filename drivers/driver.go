@@ -58,6 +58,16 @@ type Task interface {
 	Forget(ctx context.Context) error
 }
 
+// Execer is a Task beside which further commands can be run: in its folder, with
+// its environment, and within whatever separates it from the rest of the machine.
+type Execer interface {
+	// Exec runs a command and returns its exit code (128 and the signal where that
+	// ended it) when it has ended and all that it wrote was taken. It ends the command
+	// with ctx, whose error it then returns, and closes Stdin in any case. A command
+	// that cannot be started is a fleet.CodeInvalid.
+	Exec(ctx context.Context, x fleet.Exec) (code int, err error)
+}
+
 // TaskConfig is what a driver is told to run. Interpolation is done; folders are
 // absolute.
 type TaskConfig struct {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"skerry/edge/allocs"
 	"skerry/edge/files"
 	"skerry/edge/local"
 	"skerry/edge/tasklog"
@@ -209,13 +210,9 @@ func (a agent) resolve(ctx context.Context, short fleet.AllocID) (fleet.AllocID,
 
 // logs opens a task's output: for the local API and for the hubs alike.
 func (e *Edge) logs(ctx context.Context, id fleet.AllocID, req tasklog.Request) (io.ReadCloser, error) {
-	held, err := e.allocs.Status(ctx)
+	s, err := e.held(ctx, id)
 	if err != nil {
 		return nil, err
-	}
-	s, ok := held[id]
-	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not held on this edge", id)
 	}
 	if req.Task, err = taskOf(s.Want.Alloc, req.Task); err != nil {
 		return nil, err
@@ -228,14 +225,23 @@ func (e *Edge) logs(ctx context.Context, id fleet.AllocID, req tasklog.Request) 
 	return tasklog.Open(ctx, req)
 }
 
+// held is an allocation that this edge holds.
+func (e *Edge) held(ctx context.Context, id fleet.AllocID) (allocs.Status, error) {
+	all, err := e.allocs.Status(ctx)
+	if err != nil {
+		return allocs.Status{}, err
+	}
+	s, ok := all[id]
+	if !ok {
+		return allocs.Status{}, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not held on this edge", id)
+	}
+	return s, nil
+}
+
 // files answers what a hub asks of an allocation's folder.
 func (e *Edge) files(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
-	held, err := e.allocs.Status(ctx)
-	if err != nil {
+	if _, err := e.held(ctx, req.Alloc); err != nil {
 		return nil, err
-	}
-	if _, ok := held[req.Alloc]; !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not held on this edge", req.Alloc)
 	}
 	return files.Open(ctx, files.Request{
 		Dir: e.dir.File(allocsDir, string(req.Alloc)), Kind: req.Kind, Path: req.Path, Offset: req.Offset, Limit: req.Limit,

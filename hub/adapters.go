@@ -130,26 +130,49 @@ func (e elsewhere) Probe(ctx context.Context, hub fleet.HubID, node fleet.NodeID
 type edges struct{ h *Hub }
 
 func (e edges) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
-	n, ok := e.h.store.View().Node(node)
-	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "read logs: there is no node %s", fleet.Short(node))
+	addr, body, err := e.session(node, req)
+	if err != nil {
+		return nil, err
 	}
-	if n.Hub == e.h.id() || n.Hub == "" {
+	if addr == "" {
 		return e.h.gateway.Logs(ctx, node, req)
-	}
-	addr, err := e.h.hubAddr(n.Hub)
-	if err != nil {
-		return nil, err
-	}
-	body, err := encode(logsRequest{Node: node, Request: req})
-	if err != nil {
-		return nil, err
 	}
 	stream, err := e.h.peers.Stream(ctx, addr, methodLogs, body)
 	if err != nil {
 		return nil, err
 	}
 	return &untilDone{ReadCloser: stream, stop: context.AfterFunc(ctx, func() { stream.Close() })}, nil
+}
+
+func (e edges) Talk(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error) {
+	addr, body, err := e.session(node, req)
+	if err != nil {
+		return nil, err
+	}
+	if addr == "" {
+		return e.h.gateway.Talk(ctx, node, req)
+	}
+	talk, err := e.h.peers.Talk(ctx, addr, methodTalk, body)
+	if err != nil {
+		return nil, err
+	}
+	return &talkUntilDone{untilDone{ReadCloser: talk, stop: context.AfterFunc(ctx, func() { talk.Close() })}, talk}, nil
+}
+
+// session returns where a node's session is, and what that hub is asked; "": here.
+func (e edges) session(node fleet.NodeID, req syncproto.Request) (addr string, body []byte, err error) {
+	n, ok := e.h.store.View().Node(node)
+	if !ok {
+		return "", nil, fleet.Errorf(fleet.CodeNotFound, "ask for %s: there is no node %s", req.Kind, fleet.Short(node))
+	}
+	if n.Hub == e.h.id() || n.Hub == "" {
+		return "", nil, nil
+	}
+	if addr, err = e.h.hubAddr(n.Hub); err != nil {
+		return "", nil, err
+	}
+	body, err = encode(logsRequest{Node: node, Request: req})
+	return addr, body, err
 }
 
 // untilDone is a stream that a context closes, if nobody else does.
@@ -161,6 +184,12 @@ type untilDone struct {
 func (u *untilDone) Close() error {
 	u.stop()
 	return u.ReadCloser.Close()
+}
+
+// talkUntilDone is one that goes both ways.
+type talkUntilDone struct {
+	untilDone
+	io.Writer
 }
 
 func (e edges) LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error) {

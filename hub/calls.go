@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"skerry/fleet"
@@ -12,6 +13,7 @@ import (
 	"skerry/hub/broker"
 	"skerry/hub/consensus"
 	"skerry/hub/liveness"
+	"skerry/hub/peers"
 	"skerry/syncproto"
 )
 
@@ -30,6 +32,7 @@ const (
 	methodProbe   = "gateway.probe"  // a node's id; gives whether its edge answered
 	methodStand   = "raft.standing"  // nothing; gives an api.Standing
 	methodLogs    = "gateway.logs"   // a logsRequest; answers with a stream
+	methodTalk    = "gateway.talk"   // a logsRequest; goes both ways
 )
 
 const (
@@ -86,6 +89,7 @@ func (h *Hub) serveCalls() {
 		return h.standing(), nil
 	}))
 	p.HandleStream(methodLogs, h.serveLogs)
+	p.HandleTalk(methodTalk, h.serveTalk)
 }
 
 // answers makes a handler of a function of decoded values.
@@ -179,6 +183,33 @@ func (h *Hub) serveLogs(ctx context.Context, _ string, body []byte, w io.Writer)
 	}
 	_, err = io.Copy(w, out)
 	return errors.Join(err, out.Close())
+}
+
+// serveTalk passes what goes both ways between another hub and an edge on.
+func (h *Hub) serveTalk(ctx context.Context, _ string, body []byte, talk peers.Talk) error {
+	q, err := decode[logsRequest](body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	edge, err := h.gateway.Talk(ctx, q.Node, q.Request)
+	if err != nil {
+		return err
+	}
+	if _, err := talk.Write(nil); err != nil { // it is open, and may stay silent for long
+		return errors.Join(err, edge.Close())
+	}
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		if _, err := io.Copy(edge, talk); err != nil {
+			cancel() // the other hub is gone, or the edge takes nothing
+		}
+	})
+	_, err = io.Copy(talk, edge)
+	err = errors.Join(err, talk.SetReadDeadline(time.Unix(1, 0)), edge.Close())
+	asking.Wait()
+	return err
 }
 
 // hubAddr returns where a hub is reached.

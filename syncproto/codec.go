@@ -97,6 +97,8 @@ var decoders = map[FrameType]func([]byte) (Message, error){
 	FrameEnroll:       decodeAs[Enroll],
 	FrameEnrolled:     decodeAs[Enrolled],
 	FrameResync:       decodeAs[Resync],
+	FrameExecInput:    decodeAs[ExecInput],
+	FrameExecOutput:   decodeAs[ExecOutput],
 }
 
 func decodeAs[M Message](body []byte) (Message, error) {

@@ -101,6 +101,10 @@ func samples() map[string]syncproto.Message {
 		"resync":         syncproto.Resync{Reason: "half-way", Applied: 9},
 		"request-file":   syncproto.Request{Kind: syncproto.RequestRead, Alloc: allocA, Path: "web/local/a.txt", Offset: 5, Limit: 100},
 		"request-signal": syncproto.Request{Kind: syncproto.RequestSignal, Alloc: allocA, Task: "t", Signal: "SIGHUP", Everything: true},
+		"request-exec":   syncproto.Request{Kind: syncproto.RequestExec, Alloc: allocA, Task: "t", Command: []string{"sh", "-l"}, TTY: true},
+		"exec-input":     syncproto.ExecInput{Stdin: []byte("ls\n"), Close: true, Width: 80, Height: 24},
+		"exec-output":    syncproto.ExecOutput{Stdout: []byte("a"), Stderr: []byte("b")},
+		"exec-exit":      syncproto.ExecOutput{Exited: true, Code: 130, Error: fleet.Errorf(fleet.CodeConflict, "the task has ended")},
 		"request":        syncproto.Request{Kind: syncproto.RequestLogs, Alloc: allocA, Task: "t", Stream: "stdout", Offset: 5, Origin: "end", Follow: true},
 		"reply":          syncproto.Reply{Error: fleet.Errorf(fleet.CodeNotFound, "no such task").WithHint("look again")},
 		"enroll":         syncproto.Enroll{TokenID: "t", Secret: "s", Role: syncproto.RoleEdge, Name: "n", ID: string(nodeA), CSR: []byte{1}},
@@ -123,7 +127,7 @@ func TestEveryFieldIsSetInASampleOfItsType(t *testing.T) {
 			set[m.FrameType()][name] = set[m.FrameType()][name] || !v.Field(i).IsZero()
 		}
 	}
-	for ft := syncproto.FrameHello; ft <= syncproto.FrameResync; ft++ {
+	for ft := syncproto.FrameHello; ft <= syncproto.FrameExecOutput; ft++ {
 		if len(set[ft]) == 0 {
 			t.Errorf("no sample of %s", ft)
 		}

@@ -156,6 +156,7 @@ var frameNames = map[FrameType]string{
 	FrameUpdates: "Updates", FrameApplied: "Applied", FrameDesired: "Desired", FrameReceived: "Received",
 	FrameRefused: "Refused", FrameHoldings: "Holdings", FrameProbe: "Probe", FrameProbeAck: "ProbeAck",
 	FrameRequest: "Request", FrameReply: "Reply", FrameEnroll: "Enroll", FrameEnrolled: "Enrolled", FrameResync: "Resync",
+	FrameExecInput: "ExecInput", FrameExecOutput: "ExecOutput",
 }
 
 func (t FrameType) String() string {

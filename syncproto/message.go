@@ -45,6 +45,8 @@ const (
 	FrameEnroll       FrameType = 15
 	FrameEnrolled     FrameType = 16
 	FrameResync       FrameType = 17 // hub -> edge: say everything again
+	FrameExecInput    FrameType = 18 // hub -> edge, on a stream whose Request is RequestExec
+	FrameExecOutput   FrameType = 19 // its other direction
 )
 
 // Stream names the stream of a session that a frame travels on. The edge opens
@@ -252,6 +254,9 @@ type Request struct {
 
 	Signal     string `cbor:"10,keyasint,omitempty"` // to send
 	Everything bool   `cbor:"11,keyasint,omitempty"` // restart all tasks, also those that have ended
+
+	Command []string `cbor:"12,keyasint,omitempty"` // to run where the task runs
+	TTY     bool     `cbor:"13,keyasint,omitempty"` // on a terminal of its own
 }
 
 // Kinds of Request: a task's output, what lies in an allocation's folder (a list
@@ -265,7 +270,32 @@ const (
 	RequestStream  = "stream"
 	RequestRestart = "restart"
 	RequestSignal  = "signal"
+	// RequestExec runs a command where a task runs. ExecInput frames follow it, and
+	// ExecOutput frames its Reply.
+	RequestExec = "exec"
 )
+
+// MaxExecData is how much of what a command reads or writes one frame carries.
+const MaxExecData = 32 << 10
+
+// ExecInput is what a command is given. A hub that closes its half of the stream
+// ends the command.
+type ExecInput struct {
+	Stdin  []byte `cbor:"1,keyasint,omitempty"`
+	Close  bool   `cbor:"2,keyasint,omitempty"` // its stdin ends behind that
+	Width  uint16 `cbor:"3,keyasint,omitempty"` // of its terminal; 0: as it was
+	Height uint16 `cbor:"4,keyasint,omitempty"`
+}
+
+// ExecOutput is what a command writes, and in the last frame how it ended: with an
+// exit code, or not at all by itself.
+type ExecOutput struct {
+	Stdout []byte       `cbor:"1,keyasint,omitempty"`
+	Stderr []byte       `cbor:"2,keyasint,omitempty"`
+	Exited bool         `cbor:"3,keyasint,omitempty"`
+	Code   int          `cbor:"4,keyasint,omitempty"`
+	Error  *fleet.Error `cbor:"5,keyasint,omitempty"`
+}
 
 type Reply struct {
 	Error *fleet.Error `cbor:"1,keyasint,omitempty"`
@@ -317,3 +347,5 @@ func (Reply) FrameType() FrameType        { return FrameReply }
 func (Enroll) FrameType() FrameType       { return FrameEnroll }
 func (Enrolled) FrameType() FrameType     { return FrameEnrolled }
 func (Resync) FrameType() FrameType       { return FrameResync }
+func (ExecInput) FrameType() FrameType    { return FrameExecInput }
+func (ExecOutput) FrameType() FrameType   { return FrameExecOutput }

@@ -60,7 +60,7 @@ func twoDashes(root *cobra.Command, args []string) []string {
 		if err != nil {
 			return out // it is said when the command is executed
 		}
-		for i, arg := range out {
+		for i, arg := range out[:ownArgs(cmd, out)] {
 			if arg == "--" {
 				break
 			}
@@ -70,6 +70,36 @@ func twoDashes(root *cobra.Command, args []string) []string {
 		}
 	}
 	return out
+}
+
+// Foreign is the annotation of a command whose arguments behind the first one are
+// another program's, and so are their flags.
+const Foreign = "foreign"
+
+// ownArgs is how many of the arguments are the command's own.
+func ownArgs(cmd *cobra.Command, args []string) int {
+	if _, ok := cmd.Annotations[Foreign]; !ok {
+		return len(args)
+	}
+	left := strings.Count(cmd.CommandPath(), " ") + 1 // its names, and its first argument
+	for i := 0; i < len(args); i++ {
+		name, isFlag := strings.CutPrefix(args[i], "-")
+		if !isFlag {
+			if left--; left == 0 {
+				return i + 1
+			}
+			continue
+		}
+		name = strings.TrimPrefix(name, "-")
+		f := cmd.Flag(name)
+		if f == nil && len(name) == 1 {
+			f = cmd.Flags().ShorthandLookup(name)
+		}
+		if f != nil && f.NoOptDefVal == "" {
+			i++ // its value
+		}
+	}
+	return len(args)
 }
 
 // isLong reports whether arg is a long flag of cmd with one dash.

@@ -31,7 +31,14 @@ func newProgram() *program {
 	}}
 	run.Flags().StringArrayVar(&p.vars, "var", nil, "")
 	run.Flags().BoolVarP(&p.follow, "follow", "f", false, "")
-	job.AddCommand(run)
+	exec := &cobra.Command{
+		Use: "exec ID COMMAND", Annotations: map[string]string{settings.Foreign: ""},
+		RunE: func(_ *cobra.Command, args []string) error { p.args = args; return nil },
+	}
+	exec.Flags().SetInterspersed(false)
+	exec.Flags().StringArrayVar(&p.vars, "var", nil, "")
+	exec.Flags().BoolVarP(&p.follow, "follow", "f", false, "")
+	job.AddCommand(run, exec)
 	p.root.AddCommand(job)
 	p.root.SetOut(io.Discard)
 	return p
@@ -51,6 +58,10 @@ func TestFlagsWithOneDash(t *testing.T) {
 		"job run -follow=false -f=0 -":  {args: []string{"-"}},
 		"job run x --addr there":        {addr: "there", args: []string{"x"}},
 		"job run -var -weird=1 -f file": {vars: []string{"-weird=1"}, follow: true, args: []string{"file"}},
+
+		"job exec -var a=1 -follow id ls -var -follow": {vars: []string{"a=1"}, follow: true, args: []string{"id", "ls", "-var", "-follow"}},
+		"job -addr here exec -f id -var":               {addr: "here", follow: true, args: []string{"id", "-var"}},
+		"job exec -var=a=1 -- -var":                    {vars: []string{"a=1"}, args: []string{"-var"}},
 	} {
 		t.Run(text, func(t *testing.T) {
 			p := newProgram()

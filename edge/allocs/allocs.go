@@ -297,14 +297,9 @@ type Order struct {
 
 // Order carries an order out. It returns when that is journaled.
 func (a *Allocs) Order(ctx context.Context, o Order) error {
-	if _, err := a.running(ctx, o.Alloc); err != nil {
+	u, err := a.unit(ctx, o.Alloc)
+	if err != nil {
 		return err
-	}
-	a.mu.Lock()
-	u := a.active[o.Alloc]
-	a.mu.Unlock()
-	if u == nil {
-		return fleet.Errorf(fleet.CodeConflict, "allocation %s does not run", fleet.Short(o.Alloc))
 	}
 	if o.Everything {
 		for name, s := range a.cfg.Past.States()[o.Alloc].TaskStates {

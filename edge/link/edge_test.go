@@ -235,6 +235,7 @@ type site struct {
 	delivered []syncproto.Desired
 	holdings  []fleet.AllocID
 	restated  int
+	hungUp    int // talks that ended before they were over
 }
 
 func (s *site) Describe() ([]byte, fleet.Node) {
@@ -289,4 +290,30 @@ func (s *site) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser
 		return r, nil
 	}
 	return io.NopCloser(bytes.NewReader(bytes.Repeat([]byte("log "), 50_000))), nil
+}
+
+func (s *site) hangUps() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hungUp
+}
+
+// Exec says what it is told, until that is "end".
+func (s *site) Exec(_ context.Context, req syncproto.Request, talk link.Talk) {
+	in, out := syncproto.NewReader(talk), syncproto.NewWriter(talk)
+	for {
+		m, err := in.Read()
+		if err != nil {
+			s.mu.Lock()
+			s.hungUp++
+			s.mu.Unlock()
+			return
+		}
+		said := m.(syncproto.ExecInput).Stdin
+		if string(said) == "end" {
+			_ = out.Write(syncproto.ExecOutput{Exited: true, Code: 7})
+			return
+		}
+		_ = out.Write(syncproto.ExecOutput{Stdout: append([]byte(req.Command[0]+": "), said...)})
+	}
 }

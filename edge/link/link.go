@@ -112,6 +112,15 @@ type Edge interface {
 	// output, a file, nothing; following readers end with ctx. Of a kind that it does
 	// not know it gives fleet.CodeUnsupported.
 	Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
+	// Exec runs a command for a hub, and writes how it ended. ctx ends with the
+	// stream. It must have ended reading when it returns.
+	Exec(ctx context.Context, req syncproto.Request, talk Talk)
+}
+
+// Talk is a stream that a hub goes on writing to behind its Request.
+type Talk interface {
+	io.ReadWriter
+	SetReadDeadline(t time.Time) error
 }
 
 // Config of a Link. Fields with a default may be left zero.

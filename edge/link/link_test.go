@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -318,6 +319,30 @@ func TestRequests(t *testing.T) {
 			}
 			s.Abort()
 			time.Sleep(200 * time.Millisecond)
+		}
+		exec := syncproto.Request{Kind: syncproto.RequestExec, Alloc: "a1", Command: []string{"echo"}}
+		s, r, reply = ask(exec)
+		in := syncproto.NewWriter(s)
+		for _, say := range []string{"a", "end"} {
+			if err := in.Write(syncproto.ExecInput{Stdin: []byte(say)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, want := range []syncproto.ExecOutput{{Stdout: []byte("echo: a")}, {Exited: true, Code: 7}} {
+			if m, err := r.Read(); err != nil || !reflect.DeepEqual(m, want) {
+				t.Errorf("a command said %+v, %v; want %+v", m, err, want)
+			}
+		}
+		if _, err := r.Read(); err != io.EOF || reply.Error != nil {
+			t.Errorf("behind its end there is %v; its reply was %v", err, reply.Error)
+		}
+		for range 20 {
+			s, _, _ := ask(exec)
+			s.Abort()
+			time.Sleep(200 * time.Millisecond)
+		}
+		if n := w.site.hangUps(); n != 20 {
+			t.Errorf("%d commands of 20 know that nobody is there any more", n)
 		}
 		if !w.connected() || len(w.cluster.seen().hellos) != 1 {
 			t.Error("requests disturbed the session")

@@ -86,8 +86,23 @@ func (s *session) answer(ctx context.Context, stream *transport.Stream) {
 	defer unwanted()
 	stop := context.AfterFunc(ctx, stream.Abort)
 	stream.Bulk()
-	output, err := s.request(ctx, stream)
+	frames := syncproto.NewReader(stream)
+	req, err := s.request(stream, frames)
+	var output io.ReadCloser
 	reply := syncproto.NewWriter(stream)
+	switch {
+	case err != nil:
+	case req.Kind == syncproto.RequestExec:
+		if err := reply.Write(syncproto.Reply{}); err == nil {
+			s.cfg.Edge.Exec(ctx, req, talk{frames.Rest(), stream})
+		}
+		if stop() {
+			_ = stream.Close() // delivers what was written
+		}
+		return
+	default:
+		output, err = s.cfg.Edge.Answer(ctx, req)
+	}
 	if err == nil {
 		defer func() { _ = output.Close() }() // only read from
 		if err = reply.Write(syncproto.Reply{}); err == nil {
@@ -106,18 +121,28 @@ func (s *session) answer(ctx context.Context, stream *transport.Stream) {
 	}
 }
 
-// request reads a Request and opens what it asks for.
-func (s *session) request(ctx context.Context, stream *transport.Stream) (io.ReadCloser, error) {
+// request reads a Request.
+func (s *session) request(stream *transport.Stream, frames *syncproto.Reader) (syncproto.Request, error) {
 	if err := stream.SetReadDeadline(time.Now().Add(requestTimeout)); err != nil {
-		return nil, err
+		return syncproto.Request{}, err
 	}
-	m, err := syncproto.NewReader(stream).Read()
+	m, err := frames.Read()
 	if err != nil {
-		return nil, err
+		return syncproto.Request{}, err
 	}
 	req, ok := m.(syncproto.Request)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeFrameBad, "a stream begins with %s and not with a request", m.FrameType())
+		return syncproto.Request{}, fleet.Errorf(fleet.CodeFrameBad, "a stream begins with %s and not with a request", m.FrameType())
 	}
-	return s.cfg.Edge.Answer(ctx, req)
+	return req, stream.SetReadDeadline(time.Time{})
 }
+
+// talk reads what follows a Request.
+type talk struct {
+	rest   io.Reader
+	stream *transport.Stream
+}
+
+func (t talk) Read(b []byte) (int, error)         { return t.rest.Read(b) }
+func (t talk) Write(b []byte) (int, error)        { return t.stream.Write(b) }
+func (t talk) SetReadDeadline(at time.Time) error { return t.stream.SetReadDeadline(at) }

@@ -77,6 +77,7 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { t.wait(waiting, live, exits) })
+	defer t.runner.enter(t.name, t.rec.Handle.Driver, live)()
 
 	if t.rec.Restarting != "" {
 		if err := t.stop(ctx, live); err != nil { // asked for in an earlier life

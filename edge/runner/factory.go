@@ -75,6 +75,7 @@ func (f *Factory) New(a fleet.Alloc, last LastState, rec Recorder) (*Runner, err
 		reports: make(chan report),
 		ended:   make(chan *task),
 		updated: make(chan struct{}, 1),
+		live:    make(map[string]*attempt),
 	}
 	if r.factory.Jitter == nil {
 		r.factory.Jitter = rand.Float64

@@ -76,6 +76,7 @@ type Runner struct {
 	mu         sync.Mutex
 	alloc      fleet.Alloc
 	stopReason string
+	live       map[string]*attempt // by task
 }
 
 // Run starts or recovers the allocation's tasks and returns nil when the

@@ -85,6 +85,8 @@ type Edges interface {
 	// Logs opens a task's output, or what else a request asks of an allocation. The
 	// node's link has to be up.
 	Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error)
+	// Talk is Logs for a request whose edge goes on listening.
+	Talk(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error)
 	// LastContact is when the leader last heard of a node; false: not since it
 	// leads.
 	LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error)

@@ -31,6 +31,7 @@ type hub struct {
 	logs      string
 	collected int
 	files     func(syncproto.Request) (io.ReadCloser, error)
+	talk      func(context.Context, syncproto.Request) (io.ReadWriteCloser, error)
 	then      state.Command // committed right behind the next command, by somebody else
 }
 
@@ -86,6 +87,10 @@ func (h *hub) Logs(_ context.Context, _ fleet.NodeID, req syncproto.Request) (io
 		return nil, errors.New("not the task that was asked for")
 	}
 	return io.NopCloser(strings.NewReader(h.logs)), nil
+}
+
+func (h *hub) Talk(ctx context.Context, _ fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error) {
+	return h.talk(ctx, req)
 }
 
 func (h *hub) LastContact(context.Context) (map[fleet.NodeID]time.Time, error) {

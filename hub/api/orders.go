@@ -11,6 +11,7 @@ import (
 func (a *API) orderRoutes() {
 	a.put("/v1/client/allocation/{id}/restart", a.write(a.restartAlloc))
 	a.put("/v1/client/allocation/{id}/signal", a.write(a.signalAlloc))
+	a.mux.HandleFunc("GET /v1/client/allocation/{id}/exec", a.exec)
 }
 
 // killSignal is what is sent where no signal is named.

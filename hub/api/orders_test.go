@@ -3,6 +3,7 @@ package api_test
 import (
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func TestNomadClientRestartsAndSignals(t *testing.T) {
 		t.Fatalf("asked %+v", asked)
 	}
 	for i := range want {
-		if asked[i] != want[i] {
+		if !reflect.DeepEqual(asked[i], want[i]) {
 			t.Errorf("asked %+v, want %+v", asked[i], want[i])
 		}
 	}

@@ -171,6 +171,11 @@ func (g *Gateway) Probe(ctx context.Context, node fleet.NodeID) bool {
 // request asks of its edge. Reading ends where the output does, or with ctx; the
 // caller closes it. Not connected to this hub: CodeUnavailable.
 func (g *Gateway) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
+	return g.Talk(ctx, node, req)
+}
+
+// Talk is Logs for a request whose edge goes on reading: what is written reaches it.
+func (g *Gateway) Talk(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error) {
 	g.mu.Lock()
 	s := g.sessions[node]
 	g.mu.Unlock()

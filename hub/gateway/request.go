@@ -15,9 +15,9 @@ import (
 // replyTimeout is how long an edge may take to answer, on the slowest link.
 const replyTimeout = 30 * time.Second
 
-// request opens a stream to an edge, asks, and returns what follows the answer.
-// It ends with ctx.
-func request(ctx context.Context, conn *transport.Conn, req syncproto.Request) (io.ReadCloser, error) {
+// request opens a stream to an edge, asks, and returns what follows the answer;
+// what is written to it reaches the edge. It ends with ctx.
+func request(ctx context.Context, conn *transport.Conn, req syncproto.Request) (io.ReadWriteCloser, error) {
 	stream, err := conn.Open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask for %s: %w", req.Kind, err)
@@ -55,12 +55,14 @@ func converse(stream *transport.Stream, req syncproto.Request) (io.Reader, error
 	return r.Rest(), nil
 }
 
-// output is what an edge sends after its Reply.
+// output is what an edge sends after its Reply, and the way to it.
 type output struct {
 	io.Reader
 	stream *transport.Stream
 	stop   func() bool // watching the context
 }
+
+func (o *output) Write(b []byte) (int, error) { return o.stream.Write(b) }
 
 func (o *output) Close() error {
 	o.stop()

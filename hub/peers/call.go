@@ -53,6 +53,15 @@ func (p *Peers) Call(ctx context.Context, addr, method string, body []byte) ([]b
 // the answer's first byte; then Close does. Errors are those of Call; what Read
 // returns after the last byte is io.EOF or the handler's error.
 func (p *Peers) Stream(ctx context.Context, addr, method string, body []byte) (io.ReadCloser, error) {
+	answer, err := p.open(ctx, addr, method, body)
+	if err != nil {
+		return nil, err // not as the interface: a nil pointer would not be nil
+	}
+	return answer, nil
+}
+
+// open calls a method and returns when its answer begins.
+func (p *Peers) open(ctx context.Context, addr, method string, body []byte) (*streamAnswer, error) {
 	stream, stop, err := p.request(ctx, addr, method, body)
 	if err != nil {
 		return nil, err

@@ -47,6 +47,7 @@ type Peers struct {
 	// Set before the first Serve.
 	handlers map[string]Handler
 	streams  map[string]StreamHandler
+	talks    map[string]TalkHandler
 }
 
 // New checks the configuration.
@@ -63,7 +64,7 @@ func New(cfg Config) (*Peers, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Peers{cfg: cfg, handlers: map[string]Handler{}, streams: map[string]StreamHandler{}}, nil
+	return &Peers{cfg: cfg, handlers: map[string]Handler{}, streams: map[string]StreamHandler{}, talks: map[string]TalkHandler{}}, nil
 }
 
 // Handle registers a method before the first Serve.
@@ -141,6 +142,9 @@ func (s *session) answer(ctx context.Context, stream *transport.Stream) error {
 	if h, ok := s.peers.streams[req.Method]; ok {
 		return s.stream(ctx, stream, size, h)
 	}
+	if h, ok := s.peers.talks[req.Method]; ok {
+		return s.talk(ctx, stream, size, h)
+	}
 	if h, ok := s.peers.handlers[req.Method]; ok {
 		return s.call(ctx, stream, size, h)
 	}
@@ -175,8 +179,7 @@ func (s *session) stream(ctx context.Context, stream *transport.Stream, size int
 	case s.open <- struct{}{}:
 		defer func() { <-s.open }()
 	default:
-		return w.end(fleet.Errorf(fleet.CodeUnavailable, "this hub has %d streams open for hub %s already", cap(s.open), s.from).
-			WithHint("close some of them, then try again"))
+		return w.end(s.full())
 	}
 	body, err := readBody(stream, size)
 	if err != nil {
@@ -193,6 +196,11 @@ func (s *session) stream(ctx context.Context, stream *transport.Stream, size int
 	err = errors.Join(err, stream.Close()) // what was written is delivered; the reader above ends
 	wg.Wait()
 	return err
+}
+
+func (s *session) full() *fleet.Error {
+	return fleet.Errorf(fleet.CodeUnavailable, "this hub has %d streams open for hub %s already", cap(s.open), s.from).
+		WithHint("close some of them, then try again")
 }
 
 // bounded cuts an error's texts to what a header carries.

@@ -1,0 +1,133 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// execBeat is how often a command's connection says that somebody is there.
+const execBeat = 10 * time.Second
+
+// Exec runs a command: path and q name it. It returns its exit code. What is read of
+// x.Stdin may go on when it returns: a terminal's cannot be interrupted.
+func (c *Client) Exec(ctx context.Context, path string, q url.Values, x fleet.Exec) (int, error) {
+	u := *c.base
+	u.Scheme = strings.Replace(u.Scheme, "http", "ws", 1)
+	u.Path, u.RawQuery = path, q.Encode()
+	dialer := websocket.Dialer{NetDialContext: c.http.Transport.(*http.Transport).DialContext, HandshakeTimeout: 2 * Wait}
+	conn, resp, err := dialer.DialContext(ctx, u.String(), nil)
+	if err != nil {
+		if resp != nil {
+			return 0, refusal(resp, path)
+		}
+		return 0, c.unreachable(ctx, path, err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	s := &execSession{conn: conn, x: x}
+	over := make(chan struct{})
+	var beating sync.WaitGroup
+	defer beating.Wait()
+	defer close(over)
+	beating.Go(func() { s.beat(over) })
+	go s.typed() // ends with what is typed, or with the program: see above
+	code, err := s.show()
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	return code, err
+}
+
+// execSession is one command's connection.
+type execSession struct {
+	conn *websocket.Conn
+	x    fleet.Exec
+	mu   sync.Mutex // for writing
+}
+
+func (s *execSession) say(in api.ExecInput) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn.WriteJSON(in)
+}
+
+// typed sends what is typed. An error to send it is one to read, too: show says it.
+func (s *execSession) typed() {
+	buf := make([]byte, 8<<10)
+	for {
+		n, err := s.x.Stdin.Read(buf)
+		if n > 0 && s.say(api.ExecInput{Stdin: &api.ExecIO{Data: buf[:n]}}) != nil {
+			return
+		}
+		if err != nil {
+			_ = s.say(api.ExecInput{Stdin: &api.ExecIO{Close: true}})
+			return
+		}
+	}
+}
+
+// beat sends the terminal's sizes, and that somebody is there.
+func (s *execSession) beat(over <-chan struct{}) {
+	ticker := time.NewTicker(execBeat)
+	defer ticker.Stop()
+	for {
+		var in api.ExecInput
+		select {
+		case <-over:
+			return
+		case size := <-s.x.Sizes:
+			in.TTYSize = &api.ExecSize{Width: int(size.Width), Height: int(size.Height)}
+		case <-ticker.C:
+		}
+		if s.say(in) != nil {
+			return
+		}
+	}
+}
+
+// show writes what the command does until it has ended.
+func (s *execSession) show() (int, error) {
+	for {
+		var out api.ExecOutput
+		if err := s.conn.ReadJSON(&out); err != nil {
+			var closed *websocket.CloseError
+			if errors.As(err, &closed) && closed.Text != "" {
+				return 0, fleet.Errorf(codeOfClose(closed.Code), "%s", closed.Text)
+			}
+			return 0, fleet.Errorf(fleet.CodeUnavailable, "run a command: the hub is gone: %v", err)
+		}
+		var err error
+		switch {
+		case out.Stdout != nil:
+			_, err = s.x.Stdout.Write(out.Stdout.Data)
+		case out.Stderr != nil:
+			_, err = s.x.Stderr.Write(out.Stderr.Data)
+		case out.Exited && out.Result != nil:
+			return out.Result.ExitCode, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// codeOfClose is the code of an error that a websocket ended with.
+func codeOfClose(code int) fleet.Code {
+	for _, c := range []fleet.Code{fleet.CodeInvalid, fleet.CodeNotFound, fleet.CodeConflict, fleet.CodeUnavailable} {
+		if 4000+api.Status(c) == code {
+			return c
+		}
+	}
+	return fleet.CodeInternal
+}

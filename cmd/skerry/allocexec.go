@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/cmd/settings"
+	"skerry/fleet"
+)
+
+// execFlags say how a command is connected.
+type execFlags struct {
+	task        string
+	interactive bool
+	tty         bool
+	escape      string
+}
+
+func allocExec(o *operator) *cobra.Command {
+	var f execFlags
+	c := &cobra.Command{
+		Use: "exec ID COMMAND [ARGUMENT…]", Short: "Run a command where a task of an allocation runs", Args: cobra.MinimumNArgs(2),
+		Long: "Run a command in the folder and with the environment of a running task. Its exit code is the program's.\n" +
+			"It ends with the task, and where the node's link does. On a terminal ~. at the start of a line leaves it.",
+		Annotations: map[string]string{settings.Foreign: "behind the allocation"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("tty") {
+				f.tty = f.interactive && isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
+			}
+			return f.run(cmd, hub, stub.ID, args[1:])
+		},
+	}
+	flags := c.Flags()
+	flags.SetInterspersed(false)
+	flags.StringVar(&f.task, "task", "", "the task; needed where the allocation has several")
+	flags.BoolVarP(&f.interactive, "interactive", "i", true, "the command reads what is typed")
+	flags.BoolVarP(&f.tty, "tty", "t", true, "it has a terminal; as a rule where this is one")
+	flags.StringVarP(&f.escape, "escape", "e", "~", `what leaves the command, with a dot, at the start of a line; "none"`)
+	// The group's --template has the same short name, and nothing to write here.
+	flags.String("template", "", "")
+	if err := flags.MarkHidden("template"); err != nil {
+		panic(err) // it is the flag above
+	}
+	return c
+}
+
+func isTerminal(of any) bool {
+	f, ok := of.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func (f *execFlags) run(cmd *cobra.Command, hub *client.Client, id fleet.AllocID, command []string) error {
+	leave, err := f.leave()
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(command)
+	if err != nil {
+		return fmt.Errorf("run a command: %w", err)
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	x := fleet.Exec{Stdin: io.NopCloser(io.MultiReader()), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
+	in := cmd.InOrStdin()
+	left := false
+	if f.interactive {
+		x.Stdin = io.NopCloser(in)
+	}
+	if raw := f.tty && f.interactive && isTerminal(in); raw {
+		restore, sizes, err := driveTerminal(ctx, in.(*os.File))
+		if err != nil {
+			return err
+		}
+		defer restore()
+		x.Sizes = sizes
+		if leave != 0 {
+			x.Stdin = io.NopCloser(&escapes{from: in, char: leave, leave: func() { left = true; cancel() }})
+		}
+	}
+	q := url.Values{"task": {f.task}, "tty": {strconv.FormatBool(f.tty)}, "command": {string(text)}}
+	code, err := hub.Exec(ctx, "/v1/client/allocation/"+string(id)+"/exec", q, x)
+	switch {
+	case left && errors.Is(err, context.Canceled):
+		return nil
+	case err != nil:
+		return err
+	case code != 0:
+		return &console.ExitError{Code: code, Err: fmt.Errorf("the command ended with exit code %d", code), Silent: true}
+	}
+	return nil
+}
+
+// leave is the escape character; 0: there is none.
+func (f *execFlags) leave() (byte, error) {
+	switch {
+	case f.escape == "none":
+		return 0, nil
+	case len(f.escape) == 1:
+		return f.escape[0], nil
+	}
+	return 0, fleet.Errorf(fleet.CodeInvalid, `run a command: the escape character %q is neither one character nor "none"`, f.escape)
+}
+
+// escapes looks for the escape character at the start of a line: with a dot behind
+// it, it leaves; twice, it is typed once.
+type escapes struct {
+	from  io.Reader
+	char  byte
+	leave func()
+
+	inLine  bool // something of this line was typed
+	pending bool // the character was, and nothing behind it yet
+	held    []byte
+}
+
+func (e *escapes) Read(b []byte) (int, error) {
+	for len(e.held) == 0 {
+		n, err := e.from.Read(b)
+		e.held = e.take(b[:n])
+		if err != nil && len(e.held) == 0 {
+			return 0, err
+		}
+	}
+	n := copy(b, e.held)
+	e.held = e.held[n:]
+	return n, nil
+}
+
+// take returns what of typed is for the command.
+func (e *escapes) take(typed []byte) []byte {
+	out := make([]byte, 0, 2*len(typed))
+	for _, c := range typed {
+		switch {
+		case e.pending && c == '.':
+			e.leave()
+			return out
+		case e.pending:
+			e.pending = false
+			out = append(out, e.char)
+			if c == e.char {
+				e.inLine = true
+				continue
+			}
+		case !e.inLine && c == e.char:
+			e.pending = true
+			continue
+		}
+		out = append(out, c)
+		e.inLine = c != '\r' && c != '\n'
+	}
+	return out
+}

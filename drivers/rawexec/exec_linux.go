@@ -1,0 +1,234 @@
+package rawexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+var _ drivers.Execer = (*task)(nil)
+
+// terminal is what a program with a terminal is told where its task says nothing.
+const terminal = "TERM=xterm"
+
+// Exec runs a command in the task's folder with the task's environment, as a child
+// of the agent in a session of its own: it does not outlive the agent. What it
+// leaves running in its process group ends with it.
+func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
+	defer x.Stdin.Close()
+	cmd, err := t.command(x)
+	if err != nil {
+		return 0, fmt.Errorf("run a command: %w", err)
+	}
+	open := connectPipes
+	if x.TTY {
+		open = connectTerminal
+	}
+	ends, err := open(cmd, x)
+	if err != nil {
+		return 0, fmt.Errorf("run a command beside task %s: %w", t.id, err)
+	}
+	err = cmd.Start()
+	ends.closeTheirs()
+	if err != nil {
+		ends.closeOurs()
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: %v", err)
+	}
+	return ends.attend(ctx, cmd, x)
+}
+
+// command is what is run, as the task itself was.
+func (t *task) command(x fleet.Exec) (*exec.Cmd, error) {
+	var sp spec
+	if err := readRecord(t.dir, specFile, &sp); err != nil {
+		return nil, err
+	}
+	for _, s := range x.Command {
+		if strings.ContainsRune(s, 0) {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "it holds a NUL byte")
+		}
+	}
+	path, err := resolve(x.Command[0], sp.Dir, sp.Env)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%v", err)
+	}
+	if x.TTY && lookup(sp.Env, "TERM") == "" {
+		sp.Env = append(sp.Env, terminal)
+	}
+	return &exec.Cmd{
+		Path: path, Args: x.Command, Env: sp.Env, Dir: sp.Dir,
+		SysProcAttr: &unix.SysProcAttr{Setsid: true, Setctty: x.TTY, Pdeathsig: unix.SIGKILL},
+	}, nil
+}
+
+// ends are a command's connections.
+type ends struct {
+	theirs  []*os.File // the command's, closed here once it has started
+	ours    []*os.File
+	stdin   *os.File // what is typed
+	outputs []flow
+	master  *os.File // of its terminal; nil: it has none
+}
+
+// flow is one of a command's outputs, and who takes it.
+type flow struct {
+	from *os.File
+	to   io.Writer
+}
+
+func connectPipes(cmd *exec.Cmd, x fleet.Exec) (*ends, error) {
+	e := &ends{}
+	pipe := func() (r, w *os.File, err error) {
+		if r, w, err = os.Pipe(); err != nil {
+			e.closeTheirs()
+			e.closeOurs()
+		}
+		return r, w, err
+	}
+	r, w, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdin, e.stdin = r, w
+	e.theirs, e.ours = append(e.theirs, r), append(e.ours, w)
+	for _, to := range []io.Writer{x.Stdout, x.Stderr} {
+		if r, w, err = pipe(); err != nil {
+			return nil, err
+		}
+		e.theirs, e.ours = append(e.theirs, w), append(e.ours, r)
+		e.outputs = append(e.outputs, flow{r, to})
+	}
+	cmd.Stdout, cmd.Stderr = e.theirs[1], e.theirs[2]
+	return e, nil
+}
+
+func connectTerminal(cmd *exec.Cmd, x fleet.Exec) (*ends, error) {
+	master, slave, err := openTerminal()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	return &ends{
+		theirs: []*os.File{slave}, ours: []*os.File{master},
+		stdin: master, outputs: []flow{{master, x.Stdout}}, master: master,
+	}, nil
+}
+
+func (e *ends) closeTheirs() { closeAll(e.theirs) }
+func (e *ends) closeOurs()   { closeAll(e.ours) }
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // pipes and terminals: nothing is kept back
+	}
+}
+
+// attend serves a command that runs until it has ended, or ctx has.
+func (e *ends) attend(ctx context.Context, cmd *exec.Cmd, x fleet.Exec) (int, error) {
+	stop := context.AfterFunc(ctx, func() {
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // all of it; it is reaped below
+		e.closeOurs()
+	})
+	over := make(chan struct{})
+	var typing, taking sync.WaitGroup
+	typing.Go(func() { e.typed(x.Stdin) })
+	if e.master != nil {
+		typing.Go(func() { e.resize(x.Sizes, over) })
+	}
+	for _, o := range e.outputs {
+		taking.Go(func() { _, _ = io.Copy(o.to, o.from) }) // a terminal whose last user ended is an error
+	}
+	err := cmd.Wait()
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left behind in its group
+	close(over)
+	_ = x.Stdin.Close()
+	taking.Wait() // ends with the last process that has the output open, or with ctx
+	stop()
+	e.closeOurs()
+	typing.Wait()
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		return 0, err
+	}
+	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return status.ExitStatus(), nil
+}
+
+// endOfInput is what a terminal takes for the end of what is typed.
+const endOfInput = 4
+
+func (e *ends) typed(from io.Reader) {
+	if _, err := io.Copy(e.stdin, from); err != nil {
+		return // the command reads no more, or whoever types is gone
+	}
+	if e.master != nil {
+		_, _ = e.stdin.Write([]byte{endOfInput})
+		return
+	}
+	_ = e.stdin.Close()
+}
+
+func (e *ends) resize(sizes <-chan fleet.TerminalSize, over <-chan struct{}) {
+	for {
+		select {
+		case <-over:
+			return
+		case size := <-sizes:
+			_ = control(e.master, func(fd int) error { // a terminal that is gone has no size
+				return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Height, Col: size.Width})
+			})
+		}
+	}
+}
+
+// openTerminal makes a terminal: what the command has, and what it is driven by.
+func openTerminal() (master, slave *os.File, err error) {
+	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a terminal: %w", err)
+	}
+	var number uint32
+	err = control(master, func(fd int) (err error) {
+		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+			return err
+		}
+		number, err = unix.IoctlGetUint32(fd, unix.TIOCGPTN)
+		return err
+	})
+	if err == nil {
+		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open a terminal: %w", err), master.Close())
+	}
+	return master, slave, nil
+}
+
+// control calls the kernel about a file without making it a blocking one.
+func control(f *os.File, call func(fd int) error) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = call(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}

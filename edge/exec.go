@@ -1,0 +1,114 @@
+package edge
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"skerry/edge/link"
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// Exec runs a command where a task runs, for somebody at a hub. It ends with the
+// command, with the task, or with the stream.
+func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Talk) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stdin, typed := io.Pipe()
+	sizes := make(chan fleet.TerminalSize, 1)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer cancel() // who asked is gone, or says what is not understood
+		_ = typed.CloseWithError(readExec(talk, typed, sizes))
+	})
+	out := &execWriter{frames: syncproto.NewWriter(talk)}
+	code, err := l.e.exec(ctx, req, fleet.Exec{
+		Command: req.Command, TTY: req.TTY, Stdin: stdin, Stdout: outputOf{out, false}, Stderr: outputOf{out, true}, Sizes: sizes,
+	})
+	err = out.write(syncproto.ExecOutput{Exited: true, Code: code, Error: fleet.AsError(err)})
+	_ = talk.SetReadDeadline(time.Unix(1, 0)) // a stream that is over reads no more either
+	_ = stdin.Close()
+	reading.Wait()
+	l.e.log.Debug("command has ended", "alloc_id", req.Alloc, "task", req.Task, "code", code, "error", err)
+}
+
+func (e *Edge) exec(ctx context.Context, req syncproto.Request, x fleet.Exec) (int, error) {
+	if len(req.Command) == 0 || req.Command[0] == "" {
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command in allocation %s: no command is given", fleet.Short(req.Alloc))
+	}
+	s, err := e.held(ctx, req.Alloc)
+	if err != nil {
+		return 0, err
+	}
+	task, err := taskOf(s.Want.Alloc, req.Task)
+	if err != nil {
+		return 0, err
+	}
+	e.log.Info("command is run beside a task", "alloc_id", req.Alloc, "task", task, "command", req.Command[0])
+	return e.allocs.Exec(ctx, req.Alloc, task, x)
+}
+
+// readExec hands on what somebody types, and how large the terminal is, until the
+// stream ends.
+func readExec(talk io.Reader, typed *io.PipeWriter, sizes chan fleet.TerminalSize) error {
+	frames := syncproto.NewReader(talk)
+	for {
+		m, err := frames.Read()
+		if err != nil {
+			return err
+		}
+		in, ok := m.(syncproto.ExecInput)
+		if !ok {
+			return fleet.Errorf(fleet.CodeFrameBad, "run a command: the hub goes on with %s", m.FrameType())
+		}
+		if in.Width > 0 && in.Height > 0 {
+			select {
+			case <-sizes: // an older one that was not looked at
+			default:
+			}
+			sizes <- fleet.TerminalSize{Width: in.Width, Height: in.Height}
+		}
+		if _, err := typed.Write(in.Stdin); err != nil && len(in.Stdin) > 0 {
+			continue // the command reads no more; what it writes still counts
+		}
+		if in.Close {
+			_ = typed.Close()
+		}
+	}
+}
+
+// execWriter writes frames; a command's two outputs share it.
+type execWriter struct {
+	mu     sync.Mutex
+	frames *syncproto.Writer
+}
+
+func (w *execWriter) write(m syncproto.ExecOutput) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.frames.Write(m)
+}
+
+// outputOf is one of a command's outputs.
+type outputOf struct {
+	*execWriter
+	stderr bool
+}
+
+func (o outputOf) Write(b []byte) (int, error) {
+	written := 0
+	for written < len(b) {
+		part := b[written:min(len(b), written+syncproto.MaxExecData)]
+		m := syncproto.ExecOutput{Stdout: part}
+		if o.stderr {
+			m = syncproto.ExecOutput{Stderr: part}
+		}
+		if err := o.write(m); err != nil {
+			return written, err
+		}
+		written += len(part)
+	}
+	return written, nil
+}

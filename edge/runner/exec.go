@@ -1,0 +1,82 @@
+package runner
+
+import (
+	"context"
+	"sync"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// attempt is one that runs.
+type attempt struct {
+	live   drivers.Task
+	driver string
+	over   chan struct{} // closed when it has ended, or the agent lets go of it
+}
+
+// Exec runs a command where a task runs, and returns its exit code. The command
+// ends with ctx, and with the task.
+func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, error) {
+	a, err := r.attempt(name)
+	if err != nil {
+		return 0, err
+	}
+	e, ok := a.live.(drivers.Execer)
+	if !ok {
+		return 0, fleet.Errorf(fleet.CodeUnsupported, "run a command beside task %q: its driver %q runs none", name, a.driver)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-a.over:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	code, err := e.Exec(ctx, x)
+	cancel()
+	watching.Wait()
+	select {
+	case <-a.over:
+		if err != nil {
+			err = fleet.Errorf(fleet.CodeConflict, "run a command beside task %q: the task has ended", name)
+		}
+	default:
+	}
+	return code, err
+}
+
+// attempt finds the attempt of a task that runs.
+func (r *Runner) attempt(name string) (*attempt, error) {
+	known := false
+	for _, t := range r.tasks {
+		known = known || t.name == name
+	}
+	if !known {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.live[name]; a != nil {
+		return a, nil
+	}
+	return nil, fleet.Errorf(fleet.CodeConflict, "task %q of allocation %s does not run", name, fleet.Short(r.id)).
+		WithHint("it may wait for its restart: skerry alloc status %s", fleet.Short(r.id))
+}
+
+// enter makes an attempt known for as long as it is attended to.
+func (r *Runner) enter(name, driver string, live drivers.Task) (leave func()) {
+	a := &attempt{live: live, driver: driver, over: make(chan struct{})}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.live[name] = a
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.live, name)
+		close(a.over)
+	}
+}

@@ -1,0 +1,326 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gorilla/websocket"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// Bounds of a command's connection.
+const (
+	maxExecMessage = 1 << 20 // bytes of a message from a client
+	maxExecCommand = 64 << 10
+	// execPing is how often a client is asked whether it is still there, and
+	// execSilence how long it may say nothing at all.
+	execPing    = 20 * time.Second
+	execSilence = time.Minute
+	// execPatience is how long a client may take to take one message.
+	execPatience = 30 * time.Second
+	// maxCloseText is what a close frame has room for.
+	maxCloseText = 123
+)
+
+// ExecInput is what a client says to a command.
+type ExecInput struct {
+	Stdin   *ExecIO   `json:"stdin,omitempty"`
+	TTYSize *ExecSize `json:"tty_size,omitempty"`
+}
+
+// ExecOutput is what a command says to a client.
+type ExecOutput struct {
+	Stdout *ExecIO     `json:"stdout,omitempty"`
+	Stderr *ExecIO     `json:"stderr,omitempty"`
+	Exited bool        `json:"exited,omitempty"`
+	Result *ExecResult `json:"result,omitempty"`
+}
+
+// ExecIO is a piece of a stream, or its end.
+type ExecIO struct {
+	Data  []byte `json:"data,omitempty"`
+	Close bool   `json:"close,omitempty"`
+}
+
+// ExecSize is a terminal's size in characters.
+type ExecSize struct {
+	Height int `json:"height"`
+	Width  int `json:"width"`
+}
+
+// ExecResult is how a command ended.
+type ExecResult struct {
+	ExitCode int `json:"exit_code"`
+}
+
+// execUpgrade refuses pages of other origins (the library's default).
+var execUpgrade = websocket.Upgrader{
+	ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10, HandshakeTimeout: execPatience,
+	Error: func(w http.ResponseWriter, _ *http.Request, status int, reason error) {
+		http.Error(w, reason.Error(), status)
+	},
+}
+
+// exec runs a command where an allocation's task runs, over a websocket. What is
+// wrong with the request itself is an HTTP error; what comes later ends the
+// websocket with the code 4000 and the HTTP status, and the error's text.
+func (a *API) exec(w http.ResponseWriter, r *http.Request) {
+	req, err := execRequest(r)
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	conn, err := execUpgrade.Upgrade(w, r, nil)
+	if err != nil {
+		a.cfg.Log.Debug("no websocket", "error", err)
+		return // it has answered
+	}
+	defer conn.Close()
+	err = a.execOver(r, req, &execConn{conn: conn})
+	closing := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	if err != nil {
+		closing = websocket.FormatCloseMessage(4000+Status(fleet.CodeOf(err)), closeText(err))
+	}
+	_ = conn.WriteControl(websocket.CloseMessage, closing, time.Now().Add(time.Second)) // it may be gone
+}
+
+// execRequest reads what is asked, but for the allocation.
+func execRequest(r *http.Request) (syncproto.Request, error) {
+	p := r.URL.Query()
+	req := syncproto.Request{Kind: syncproto.RequestExec, Task: p.Get("task")}
+	if !websocket.IsWebSocketUpgrade(r) {
+		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: this endpoint speaks websocket").
+			WithHint("use skerry alloc exec, or a websocket client")
+	}
+	text := p.Get("command")
+	if len(text) > maxExecCommand {
+		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: it has %d bytes, at most %d are allowed", len(text), maxExecCommand)
+	}
+	if err := json.Unmarshal([]byte(text), &req.Command); err != nil || len(req.Command) == 0 || req.Command[0] == "" {
+		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: the parameter command is no JSON list of a program and its arguments").
+			WithHint(`write it like command=["ls","-l"]`)
+	}
+	if s := p.Get("tty"); s != "" {
+		var err error
+		if req.TTY, err = strconv.ParseBool(s); err != nil {
+			return req, fleet.Errorf(fleet.CodeInvalid, "run a command: tty %q is neither true nor false", s)
+		}
+	}
+	return req, nil
+}
+
+// execOver serves a command over a websocket until either is over.
+func (a *API) execOver(r *http.Request, req syncproto.Request, client *execConn) error {
+	if err := client.greet(r.URL.Query().Get("ws_handshake") == "true"); err != nil {
+		return err
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return err
+	}
+	v := a.cfg.State.View()
+	al, err := needAlloc(v, r)
+	if err != nil {
+		return err
+	}
+	if req.Task, err = taskOf(al, req.Task); err != nil {
+		return err
+	}
+	if err := orderable(v, al, "run a command beside", req.Task); err != nil {
+		return err
+	}
+	req.Alloc = al.ID
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	edge, err := a.cfg.Edges.Talk(ctx, al.NodeID, req)
+	if err != nil {
+		return err
+	}
+	defer edge.Close()
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		defer cancel() // the client is gone, or the edge takes nothing: the command ends
+		a.cfg.Log.Debug("command's client is gone", "alloc", al.ID, "error", client.typed(edge))
+	})
+	serving.Go(func() { client.keepAlive(ctx) })
+	err = client.show(edge)
+	cancel()
+	client.endReading()
+	serving.Wait()
+	return err
+}
+
+// execConn is a client's websocket.
+type execConn struct {
+	conn *websocket.Conn
+
+	mu    sync.Mutex
+	ended bool // nothing more is read
+}
+
+// greet says how much is taken, and reads what Nomad's UI says first.
+func (c *execConn) greet(handshake bool) error {
+	c.conn.SetReadLimit(maxExecMessage)
+	if err := c.heard(); err != nil {
+		return err
+	}
+	c.conn.SetPongHandler(func(string) error { return c.heard() })
+	if !handshake {
+		return nil
+	}
+	var first struct {
+		Version int `json:"version"`
+	}
+	if err := c.conn.ReadJSON(&first); err != nil {
+		return fleet.Errorf(fleet.CodeInvalid, "run a command: read the first message: %v", err)
+	}
+	if first.Version != 1 {
+		return fleet.Errorf(fleet.CodeInvalid, "run a command: version %d of the handshake is not known", first.Version)
+	}
+	return nil
+}
+
+func (c *execConn) heard() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return errors.New("the command has ended")
+	}
+	return c.conn.SetReadDeadline(time.Now().Add(execSilence))
+}
+
+// endReading ends typed, whatever it waits for.
+func (c *execConn) endReading() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // one that is closed reads no more either
+}
+
+// typed hands on what a client says until it is gone.
+func (c *execConn) typed(edge io.Writer) error {
+	frames := syncproto.NewWriter(edge)
+	for {
+		if err := c.heard(); err != nil { // also where the edge took its time
+			return err
+		}
+		var in ExecInput
+		if err := c.conn.ReadJSON(&in); err != nil {
+			return err
+		}
+		for _, frame := range execFrames(in) {
+			if err := frames.Write(frame); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// execFrames are what an edge is told; none of a message that only says that the
+// client is there.
+func execFrames(in ExecInput) []syncproto.ExecInput {
+	var frames []syncproto.ExecInput
+	if in.TTYSize != nil {
+		frames = append(frames, syncproto.ExecInput{Width: characters(in.TTYSize.Width), Height: characters(in.TTYSize.Height)})
+	}
+	if in.Stdin == nil {
+		return frames
+	}
+	for data := in.Stdin.Data; len(data) > 0; {
+		part := data[:min(len(data), syncproto.MaxExecData)]
+		frames = append(frames, syncproto.ExecInput{Stdin: part})
+		data = data[len(part):]
+	}
+	if in.Stdin.Close {
+		frames = append(frames, syncproto.ExecInput{Close: true})
+	}
+	return frames
+}
+
+func characters(n int) uint16 { return uint16(min(max(n, 0), 1<<16-1)) }
+
+// keepAlive asks now and then whether a client is there: one that is not answers
+// nothing, and reading from it ends.
+func (c *execConn) keepAlive(ctx context.Context) {
+	ticker := time.NewTicker(execPing)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if c.conn.WriteControl(websocket.PingMessage, nil, time.Now().Add(execPatience)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// show hands on what a command says until it has ended.
+func (c *execConn) show(edge io.Reader) error {
+	frames := syncproto.NewReader(edge)
+	for {
+		m, err := frames.Read()
+		if err != nil {
+			return fleet.Errorf(fleet.CodeUnavailable, "run a command: the way to its edge is gone: %v", err)
+		}
+		said, ok := m.(syncproto.ExecOutput)
+		if !ok {
+			return fleet.Errorf(fleet.CodeFrameBad, "run a command: the edge goes on with %s", m.FrameType())
+		}
+		if said.Error != nil {
+			return said.Error
+		}
+		if err := c.say(said); err != nil || said.Exited {
+			return err
+		}
+	}
+}
+
+func (c *execConn) say(said syncproto.ExecOutput) error {
+	var out []ExecOutput
+	if len(said.Stdout) > 0 {
+		out = append(out, ExecOutput{Stdout: &ExecIO{Data: said.Stdout}})
+	}
+	if len(said.Stderr) > 0 {
+		out = append(out, ExecOutput{Stderr: &ExecIO{Data: said.Stderr}})
+	}
+	if said.Exited {
+		end := &ExecIO{Close: true}
+		out = append(out, ExecOutput{Stdout: end}, ExecOutput{Stderr: end}, ExecOutput{Exited: true, Result: &ExecResult{said.Code}})
+	}
+	for _, m := range out {
+		if err := c.conn.SetWriteDeadline(time.Now().Add(execPatience)); err != nil {
+			return err
+		}
+		if err := c.conn.WriteJSON(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeText is an error as a close frame carries it.
+func closeText(err error) string {
+	text := fleet.AsError(err).Error()
+	if len(text) <= maxCloseText {
+		return text
+	}
+	text = fleet.AsError(err).Message // without its hint
+	if len(text) <= maxCloseText {
+		return text
+	}
+	cut := maxCloseText - len("…")
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}

@@ -1,0 +1,237 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	nomad "github.com/hashicorp/nomad/api"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// edgeTalk is the hub's end of a stream to an edge, which serves the other one.
+type edgeTalk struct{ net.Conn }
+
+// talking has an edge serve each command with a function; it is told when the hub
+// hangs up by the end of what it reads.
+func talking(h *hub, serve func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer)) {
+	h.talk = func(ctx context.Context, req syncproto.Request) (io.ReadWriteCloser, error) {
+		if req.Command[0] == "refused" {
+			return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
+		}
+		mine, its := net.Pipe()
+		context.AfterFunc(ctx, func() { mine.Close() })
+		go func() {
+			defer its.Close()
+			serve(req, syncproto.NewReader(its), syncproto.NewWriter(its))
+		}()
+		return edgeTalk{mine}, nil
+	}
+}
+
+// upper says what it is told in capitals, and how large its terminal is.
+func upper(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
+	if req.Command[0] == "fail" {
+		_ = out.Write(syncproto.ExecOutput{Exited: true, Error: fleet.Errorf(fleet.CodeInvalid, "there is no program %q", req.Command[0])})
+		return
+	}
+	for {
+		m, err := in.Read()
+		if err != nil {
+			return
+		}
+		switch said := m.(syncproto.ExecInput); {
+		case said.Close:
+			_ = out.Write(syncproto.ExecOutput{Stderr: []byte("bye")})
+			_ = out.Write(syncproto.ExecOutput{Exited: true, Code: 3})
+			return
+		case said.Width > 0:
+			_ = out.Write(syncproto.ExecOutput{Stdout: []byte(strings.Repeat("x", int(said.Width)))})
+		default:
+			_ = out.Write(syncproto.ExecOutput{Stdout: bytes.ToUpper(said.Stdin)})
+		}
+	}
+}
+
+func mustAlloc(tb testing.TB, h *hub, c *nomad.Client) *nomad.Allocation {
+	tb.Helper()
+	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
+		tb.Fatal(err)
+	}
+	return &nomad.Allocation{ID: string(mustPlace(tb, h, "web")), NodeID: string(nodeID)}
+}
+
+func TestNomadClientRunsCommands(t *testing.T) {
+	h, _, c := mustServe(t)
+	var asked syncproto.Request
+	talking(h, func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
+		asked = req
+		upper(req, in, out)
+	})
+	alloc := mustAlloc(t, h, c)
+	long := strings.Repeat("typed ", 20_000)
+	var stdout, stderr bytes.Buffer
+	code, err := c.Allocations().Exec(t.Context(), alloc, "", false, []string{"up", "-x"}, strings.NewReader(long), &stdout, &stderr, nil, nil)
+	if err != nil || code != 3 || stdout.String() != strings.ToUpper(long) || stderr.String() != "bye" {
+		t.Fatalf("code %d, %v, %d bytes, %q", code, err, stdout.Len(), stderr.String())
+	}
+	if asked.Task != "main" || asked.TTY || len(asked.Command) != 2 || string(asked.Alloc) != alloc.ID {
+		t.Errorf("asked %+v", asked)
+	}
+
+	sizes := make(chan nomad.TerminalSize, 1)
+	sizes <- nomad.TerminalSize{Height: 24, Width: 80}
+	stdin, typed := io.Pipe()
+	stdout.Reset()
+	shown := writerFunc(func(b []byte) (int, error) {
+		if stdout.Write(b); stdout.Len() == 80 {
+			typed.Close()
+		}
+		return len(b), nil
+	})
+	code, err = c.Allocations().Exec(t.Context(), alloc, "main", true, []string{"up"}, stdin, shown, &stderr, sizes, nil)
+	if err != nil || code != 3 || stdout.String() != strings.Repeat("x", 80) || !asked.TTY {
+		t.Fatalf("on a terminal: code %d, %v, %q, tty %t", code, err, stdout.String(), asked.TTY)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func TestCommandsThatAreRefused(t *testing.T) {
+	h, srv, c := mustServe(t)
+	talking(h, upper)
+	alloc := mustAlloc(t, h, c)
+	run := func(alloc *nomad.Allocation, task string, command ...string) error {
+		_, err := c.Allocations().Exec(t.Context(), alloc, task, false, command, strings.NewReader(""), io.Discard, io.Discard, nil, nil)
+		return err
+	}
+	for what, tc := range map[string]struct {
+		err  error
+		says string
+	}{
+		"a program that there is none of":     {run(alloc, "", "fail"), "there is no program"},
+		"a task that there is none of":        {run(alloc, "nobody", "ls"), "nobody"},
+		"an allocation that there is none of": {run(&nomad.Allocation{ID: "nope", NodeID: string(nodeID)}, "", "ls"), "not found"},
+		"an older edge":                       {run(alloc, "", "refused"), `"exec"`},
+	} {
+		if tc.err == nil || !strings.Contains(tc.err.Error(), tc.says) {
+			t.Errorf("%s: %v, want %q", what, tc.err, tc.says)
+		}
+	}
+	base := srv.URL + "/v1/client/allocation/" + alloc.ID + "/exec?"
+	for _, tc := range []struct{ query, says string }{
+		{"", "no JSON list"}, {"command=ls", "no JSON list"}, {"command=[]", "no JSON list"}, {`command=[""]`, "no JSON list"},
+		{`command=["ls"]&tty=maybe`, "tty"}, {`command=["` + strings.Repeat("x", 70<<10) + `"]`, "bytes"},
+	} {
+		_, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(base, "http")+escaped(tc.query), nil)
+		if err == nil {
+			t.Fatalf("%.40s: taken", tc.query)
+		}
+		b, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(b), tc.says) {
+			t.Errorf("%.40s: %d %q, want %q", tc.query, resp.StatusCode, b, tc.says)
+		}
+	}
+	if status, text := mustGet(t, base+escaped(`command=["ls"]`)); status != http.StatusBadRequest || !strings.Contains(text, "websocket") {
+		t.Errorf("without a websocket: %d %q", status, text)
+	}
+	if _, resp, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(base, "http")+escaped(`command=["ls"]`),
+		http.Header{"Origin": {"http://elsewhere.example"}}); err == nil || resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a page of another origin: %v", err)
+	}
+	n, _ := h.store.View().Node(nodeID)
+	mustApply(t, h, state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: nodeID, Epoch: n.Epoch}}, EvalSeed: "s", Now: 9})
+	if err := run(alloc, "", "ls"); err == nil || !strings.Contains(err.Error(), "down") {
+		t.Errorf("a node that is away: %v", err)
+	}
+}
+
+func escaped(query string) string {
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return query
+	}
+	return q.Encode()
+}
+
+func mustGet(tb testing.TB, url string) (int, string) {
+	tb.Helper()
+	resp, err := http.Get(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// A command ends with its client, and a client learns that its edge is gone.
+func TestCommandsEndWithEitherSide(t *testing.T) {
+	h, srv, c := mustServe(t)
+	alloc := mustAlloc(t, h, c)
+	gone := make(chan error, 1)
+	talking(h, func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
+		if req.Command[0] == "vanish" {
+			return
+		}
+		_ = out.Write(syncproto.ExecOutput{Stdout: []byte("there")})
+		_, err := in.Read()
+		gone <- err
+	})
+	dial := func(command string) *websocket.Conn {
+		t.Helper()
+		conn, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(srv.URL, "http")+"/v1/client/allocation/"+alloc.ID+
+			"/exec?ws_handshake=true&"+escaped(`command=["`+command+`"]`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := conn.WriteJSON(map[string]any{"version": 1, "auth_token": ""}); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	conn := dial("stay")
+	if _, b, err := conn.ReadMessage(); err != nil || !bytes.Contains(b, []byte(`"stdout"`)) {
+		t.Fatalf("%q, %v", b, err)
+	}
+	conn.Close() // without a word
+	select {
+	case err := <-gone:
+		if err == nil {
+			t.Error("the command is told something though nobody is there")
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the command goes on without its client")
+	}
+	var closed *websocket.CloseError
+	if _, _, err := dial("vanish").ReadMessage(); !errors.As(err, &closed) || closed.Code != 4500 || !strings.Contains(closed.Text, "edge is gone") {
+		t.Errorf("an edge that is gone: %v", err)
+	}
+	bad := dial("stay")
+	if _, _, err := bad.ReadMessage(); err != nil {
+		t.Fatal(err)
+	}
+	if err := bad.WriteMessage(websocket.TextMessage, []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-gone; err == nil {
+		t.Error("what cannot be read is handed on")
+	}
+}
