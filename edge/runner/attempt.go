@@ -77,7 +77,8 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { t.wait(waiting, live, exits) })
-	defer t.runner.enter(t.name, t.rec.Handle.Driver, live)()
+	leave := t.runner.enter(t.name, t.rec.Handle.Driver, live)
+	defer leave()
 
 	if t.rec.Restarting != "" {
 		if err := t.stop(ctx, live); err != nil { // asked for in an earlier life
@@ -88,6 +89,7 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 	for {
 		select {
 		case exit := <-exits:
+			leave()
 			return t.conclude(ctx, outcome{exit: exit}, live)
 		case <-killed:
 			killed, restarts = nil, nil

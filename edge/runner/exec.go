@@ -67,7 +67,7 @@ func (r *Runner) attempt(name string) (*attempt, error) {
 		WithHint("it may wait for its restart: skerry alloc status %s", fleet.Short(r.id))
 }
 
-// enter makes an attempt known for as long as it is attended to.
+// enter makes an attempt known until leave is called, once or more often.
 func (r *Runner) enter(name, driver string, live drivers.Task) (leave func()) {
 	a := &attempt{live: live, driver: driver, over: make(chan struct{})}
 	r.mu.Lock()
@@ -76,7 +76,9 @@ func (r *Runner) enter(name, driver string, live drivers.Task) (leave func()) {
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.live, name)
-		close(a.over)
+		if r.live[name] == a {
+			delete(r.live, name)
+			close(a.over)
+		}
 	}
 }
