@@ -94,10 +94,6 @@ func (d *decision) stopGroup(name string, allocs []*fleet.Alloc) {
 func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 	rest, canaries, old := d.splitCanaries(allocs)
 	slots, beside := d.slots(rest), d.slots(canaries)
-	r := d.newRollout(g, slices.Concat(membersOf(slots), membersOf(beside)))
-	d.rollouts = append(d.rollouts, r)
-	d.dropCanaries(old)
-	d.canaries(g, beside, r)
 	active := 0
 	for _, s := range slots {
 		d.resolve(s)
@@ -109,6 +105,10 @@ func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 		d.shrink(slots, surplus, g)
 		active = g.Count
 	}
+	r := d.newRollout(g, slices.Concat(membersOf(slots), membersOf(beside)))
+	d.rollouts = append(d.rollouts, r)
+	d.dropCanaries(old)
+	d.canaries(g, beside, r)
 	missing := g.Count - active
 	if !r.open() {
 		d.restore(slots, missing, g, r)
@@ -127,11 +127,14 @@ func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 	d.fill(slots, taken, g, missing)
 }
 
-// membersOf lists what is in slots.
+// membersOf lists what is in slots that the group goes on having: what is not needed
+// takes nobody's turn, as its end may be the last that is heard of the group.
 func membersOf(slots []*slot) []*member {
 	var all []*member
 	for _, s := range slots {
-		all = append(all, s.members...)
+		if s.surplus == "" {
+			all = append(append(all, s.members...), s.losers...)
+		}
 	}
 	return all
 }
