@@ -37,7 +37,7 @@ const (
 	// dequeueFor is how long one call waits at the leader for an evaluation. Who calls
 	// from elsewhere listens for longer, dequeueCall: what is handed out when it listens
 	// no more stays with it until the delivery's deadline, and nobody looks at it.
-	dequeueFor  = 20 * time.Second
+	dequeueFor  = time.Minute
 	dequeueCall = dequeueFor + callTimeout
 )
 
