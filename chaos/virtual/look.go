@@ -23,7 +23,7 @@ const (
 	rowsEvery = 5
 	// seldom is how often they are looked at, in looks, where no expectation has to be
 	// judged to the second: the taps tell of everything that is decided or happens.
-	seldom = 20
+	seldom = 10
 )
 
 // looked is what was seen of a member last.
