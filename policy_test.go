@@ -18,6 +18,7 @@ import (
 const policy = `
 planted                 <
 fleet/cron              < fleet
+fleet/durable           <
 fleet/jobspec           < fleet
 fleet                   <
 reconcile               < fleet

@@ -39,11 +39,13 @@ func (q queue) Dequeue(ctx context.Context, types []string) (scheduler.Delivery,
 }
 
 func (q queue) dequeue(ctx context.Context, types []string) (broker.Delivery, error) {
-	ctx, cancel := context.WithTimeout(ctx, dequeueFor)
-	defer cancel()
 	if q.h.leads() {
+		ctx, cancel := context.WithTimeout(ctx, dequeueFor)
+		defer cancel()
 		return q.h.broker.Dequeue(ctx, types)
 	}
+	ctx, cancel := context.WithTimeout(ctx, dequeueCall)
+	defer cancel()
 	return callLeader[[]string, broker.Delivery](ctx, q.h, methodDequeue, types)
 }
 

@@ -37,8 +37,11 @@ const (
 
 const (
 	callTimeout = 10 * time.Second
-	// dequeueFor is how long one call waits at the leader for an evaluation.
-	dequeueFor = 20 * time.Second
+	// dequeueFor is how long one call waits at the leader for an evaluation. Who calls
+	// from elsewhere listens for longer, dequeueCall: what is handed out when it listens
+	// no more stays with it until the delivery's deadline, and nobody looks at it.
+	dequeueFor  = time.Minute
+	dequeueCall = dequeueFor + callTimeout
 )
 
 // delivered names a delivery of an evaluation.
@@ -64,7 +67,7 @@ func (h *Hub) serveCalls() {
 	}))
 	p.Handle(methodJoin, answers(h.joinFor))
 	p.Handle(methodDequeue, answers(func(ctx context.Context, from string, types []string) (broker.Delivery, error) {
-		return h.broker.DequeueFor(ctx, fleet.HubID(from), types)
+		return handOut(ctx, h.broker, fleet.HubID(from), types)
 	}))
 	p.Handle(methodAck, answers(func(_ context.Context, _ string, d delivered) (struct{}, error) {
 		return struct{}{}, h.broker.Ack(d.Eval, d.Token)
@@ -90,6 +93,13 @@ func (h *Hub) serveCalls() {
 	}))
 	p.HandleStream(methodLogs, h.serveLogs)
 	p.HandleTalk(methodTalk, h.serveTalk)
+}
+
+// handOut waits for an evaluation for a worker of another hub.
+func handOut(ctx context.Context, b *broker.Broker, to fleet.HubID, types []string) (broker.Delivery, error) {
+	ctx, cancel := context.WithTimeout(ctx, dequeueFor)
+	defer cancel()
+	return b.DequeueFor(ctx, to, types)
 }
 
 // answers makes a handler of a function of decoded values.

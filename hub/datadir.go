@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
-	"skerry/hub/pki"
+	"skerry/fleet/durable"
 )
 
 // dataVersion is the layout of a data directory that this build writes. It reads
@@ -87,7 +87,7 @@ func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) 
 
 // write replaces a file, durably: after a crash it is the old or the new one.
 func (d *dataDir) write(name string, content []byte, mode fs.FileMode) error {
-	if err := pki.WriteFile(d.file(name), content, mode); err != nil {
+	if err := durable.Replace(d.file(name), content, mode); err != nil {
 		return diskError("write "+d.file(name), err)
 	}
 	return nil

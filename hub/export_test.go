@@ -15,6 +15,11 @@ var (
 	DecodeLogs     = decode[logsRequest]
 )
 
+// How evaluations are handed to workers of other hubs, which listen for so long.
+var HandOut = handOut
+
+const DequeueCall = dequeueCall
+
 // LoadCredentials reads the identity below a data directory, as a start does.
 func LoadCredentials(dir string) (found bool, err error) {
 	_, found, err = loadCredentials(&dataDir{path: dir})

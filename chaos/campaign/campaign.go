@@ -34,7 +34,7 @@ type Config struct {
 	Seeds     int
 	Shape     schedule.Shape
 	Budget    time.Duration // 0: none
-	Workers   int           // 0: one a core
+	Workers   int           // 0: one more than cores: one waits for its process to start or end
 	Patience  time.Duration // that a run may take; 0: 5 min
 	Shrink    time.Duration // to look for the shortest failing schedule; 0: not at all
 	Record    bool          // histories and reports also of what passed
@@ -67,7 +67,7 @@ type campaign struct {
 // Run plays the campaign and prints each run's line and the sum.
 func Run(ctx context.Context, cfg Config) (history.Campaign, error) {
 	if cfg.Workers == 0 {
-		cfg.Workers = runtime.NumCPU()
+		cfg.Workers = runtime.NumCPU() + 1
 	}
 	if cfg.Patience == 0 {
 		cfg.Patience = 5 * time.Minute
@@ -202,7 +202,7 @@ func (c *campaign) shrink(ctx context.Context, p player, r Result) {
 // sum is all runs.
 func (c *campaign) sum() history.Campaign {
 	sum := history.Campaign{
-		Name: c.Name, Start: c.began, Repeat: c.Repeat, Cores: c.Workers, Wall: time.Since(c.began), Runs: c.runs,
+		Name: c.Name, Start: c.began, Repeat: c.Repeat, Cores: runtime.NumCPU(), Wall: time.Since(c.began), Runs: c.runs,
 		Versions: map[string]string{"go": runtime.Version()},
 	}
 	if c.Coverage {

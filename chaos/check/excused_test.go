@@ -354,10 +354,7 @@ func TestExcused(t *testing.T) {
 			p.e.linked = false
 			p.pass(32 * time.Second)
 			p.end(p.e, p.id)
-			end()
-			p.e.cut = false
-			p.open(p.e)
-			p.send(p.e)
+			p.back(end)
 			p.conclude(p.id, fleet.ClientComplete)
 		}},
 		{"a task that runs on after stop_on_client_after, while its driver is dead", stopSoon, func(p *plant) {
@@ -378,10 +375,7 @@ func TestExcused(t *testing.T) {
 			p.e.linked = false
 			p.pass(24 * time.Second)
 			p.end(p.e, p.id)
-			end()
-			p.e.cut = false
-			p.open(p.e)
-			p.send(p.e)
+			p.back(end)
 			p.conclude(p.id, fleet.ClientComplete)
 		}},
 		{"a stop that is told in a session whose first answer no look has seen", nil, func(p *plant) {

@@ -56,6 +56,14 @@ func (p *plant) away() (heal func()) {
 	return heal
 }
 
+// back ends what kept the edge away: it opens a session, and sends what is new.
+func (p *plant) back(end func()) {
+	end()
+	p.e.cut = false
+	p.open(p.e)
+	p.send(p.e)
+}
+
 func (p *plant) health(seq int) {
 	p.row(p.e, fleet.Transition{Kind: fleet.TransitionHealth, Alloc: p.id, Message: fmt.Sprint(seq)})
 }

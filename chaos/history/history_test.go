@@ -257,6 +257,30 @@ func TestALongLineIsNotWritten(t *testing.T) {
 	}
 }
 
+func TestWhatNobodyKeepsIsCounted(t *testing.T) {
+	kept, err := history.NewWriter(io.Discard, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted, err := history.NewWriter(nil, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []*history.Writer{kept, counted} {
+		for _, r := range everything() {
+			if err := w.Write(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := counted.Run(), kept.Run(); !reflect.DeepEqual(got, want) {
+		t.Errorf("counted %+v\nwant %+v", got, want)
+	}
+}
+
 func TestWhatIsNoHistory(t *testing.T) {
 	good := string(mustWrite(t, header, nil))
 	note := `{"At":1,"Note":{"Text":"x"}}` + "\n"

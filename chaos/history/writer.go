@@ -21,7 +21,7 @@ const MaxLength = 50 * 365 * 24 * time.Hour
 // goroutine.
 type Writer struct {
 	mu     sync.Mutex
-	out    *bufio.Writer // guarded by mu, as all below
+	out    *bufio.Writer // guarded by mu, as all below; nil: nobody keeps it
 	err    error         // the first failure; nothing is written after it
 	last   time.Duration // of the newest record
 	memory memory
@@ -31,13 +31,18 @@ type Writer struct {
 	closers []io.Closer // of what Create opened
 }
 
-// NewWriter begins a history with its header.
+// NewWriter begins a history with its header. Where w is nil nobody keeps it, and
+// what it holds is only counted.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	h.Format = Format
 	if h.Clock != Virtual && h.Clock != Real {
 		return nil, fmt.Errorf("begin history of %s: unknown clock %q", h.Name, h.Clock)
 	}
-	hw := &Writer{out: bufio.NewWriterSize(w, 64<<10), memory: newMemory(), tally: NewTally(h)}
+	hw := &Writer{memory: newMemory(), tally: NewTally(h)}
+	if w == nil {
+		return hw, nil
+	}
+	hw.out = bufio.NewWriterSize(w, 64<<10)
 	if hw.put(h); hw.err != nil {
 		return nil, fmt.Errorf("begin history of %s: %w", h.Name, hw.err)
 	}
@@ -62,7 +67,9 @@ func (w *Writer) Write(r Record) error {
 		w.last = max(w.last, r.At)
 		r.At, w.ended = w.last, r.End != nil
 		w.tally.Add(r)
-		w.write(r)
+		if w.out != nil {
+			w.write(r)
+		}
 	}
 	if w.err != nil {
 		return fmt.Errorf("write to the history: %w", w.err)
@@ -81,7 +88,7 @@ func (w *Writer) Run() Run {
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == nil {
+	if w.err == nil && w.out != nil {
 		w.err = w.out.Flush()
 	}
 	if w.err != nil {

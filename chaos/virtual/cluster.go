@@ -70,7 +70,7 @@ var Stretched = HubTuning{
 var Drawn = HubTuning{
 	Heartbeat: 8 * time.Second, Election: 8 * time.Second, Lease: 4 * time.Second, Commit: 2 * time.Second,
 	PeerIdle: 20 * time.Second, GossipProbe: 16 * time.Second,
-	SnapshotInterval: 3 * time.Minute, SnapshotThreshold: 128, TrailingLogs: 8, SegmentBytes: 16 << 10,
+	SnapshotInterval: 3 * time.Minute, SnapshotThreshold: 256, TrailingLogs: 8, SegmentBytes: 16 << 10,
 }
 
 // EdgeConfig of one edge.

@@ -3,8 +3,10 @@ package virtual_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"skerry/chaos/fabric"
 	"skerry/chaos/virtual"
 	"skerry/fleet"
 )
@@ -31,6 +33,35 @@ func TestAnIdleFleet(t *testing.T) {
 		}
 		if err := c.Close(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestAnotherRoundTripIsMeasuredAfresh takes edges from a cable to a satellite and back:
+// a connection that was measured on the one would probe for ever on the other, 60 packets
+// a second each way.
+func TestAnotherRoundTripIsMeasuredAfresh(t *testing.T) {
+	const path, beats, perBeat = 10 * time.Minute, 60, 10
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		c := mustCluster(t, dir, 1, "edge-1", "edge-2")
+		defer mustClose(t, c)
+		sent := func() int { return c.Net.Bytes("edge-1").SentPackets + c.Net.Bytes("edge-2").SentPackets }
+		var satellite *fabric.Fault
+		for _, away := range []bool{false, true, false, true} {
+			if away {
+				satellite = c.Net.Shape(fabric.Hosts("edge-1", "edge-2"), fabric.Everyone, fabric.Satellite)
+			} else if satellite != nil {
+				satellite.Heal()
+			}
+			before := sent()
+			time.Sleep(path)
+			if n := sent() - before; n > perBeat*beats*len(c.Edges) {
+				t.Errorf("away: %t: %d packets in %s, want at most %d a beat", away, n, path, perBeat)
+			}
+			for _, e := range c.Edges {
+				mustBecome(t, e, "ready", time.Minute, ready)
+			}
 		}
 	})
 }

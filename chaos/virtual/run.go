@@ -97,13 +97,9 @@ func (p Play) begin(wall func() time.Duration) (*run, error) {
 		looked: map[string]looked{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, wanted: map[fleet.JobID]*fleet.Job{},
 		copied: map[time.Duration]map[fleet.JobID]*fleet.Job{},
 	}
-	to := p.History
-	if to == nil {
-		to = io.Discard
-	}
 	time.Sleep(time.Until(epoch))
 	var err error
-	r.hist, err = history.NewWriter(to, history.Header{
+	r.hist, err = history.NewWriter(p.History, history.Header{
 		Name: p.Name, Seed: r.s.Seed, Clock: history.Virtual, Start: time.Now(), Repeat: p.Repeat,
 		Versions: map[string]string{"go": runtime.Version()},
 		Hubs:     r.s.Topology.Hubs, Edges: edgeNames(r.s.Topology), Schedule: r.s.String(), Limits: p.Limits,
@@ -258,7 +254,7 @@ func (r *run) config() Config {
 // one shall expire while its edge is cut off, so short that it does.
 const (
 	certValidity    = 45 * time.Minute
-	certToBeExpired = 6 * time.Minute
+	certToBeExpired = 10 * time.Minute
 )
 
 func (r *run) certValidity() time.Duration {

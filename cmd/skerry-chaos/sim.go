@@ -51,7 +51,7 @@ history, a page to look at, and all data directories.`,
 	f.DurationVar(&s.cfg.Shape.Length, "length", time.Hour, "length of drawn schedules")
 	f.IntVar(&s.cfg.Shape.FaultsPerHour, "faults", 22, "faults an hour of drawn schedules")
 	f.StringSliceVar(&s.kinds, "kinds", nil, "kinds of faults to draw (default: all)")
-	f.IntVar(&s.cfg.Workers, "workers", 0, "runs side by side (default: one a core)")
+	f.IntVar(&s.cfg.Workers, "workers", 0, "runs side by side (default: one more than cores)")
 	f.DurationVar(&s.cfg.Shrink, "shrink", 0, "how long to look for the shortest schedule that still fails")
 	f.StringVar(&s.report, "report", "chaos-report", "folder for what is kept")
 	f.BoolVar(&s.cfg.Record, "record", false, "keep histories and reports also of runs that pass")

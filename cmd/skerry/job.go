@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
@@ -160,11 +159,7 @@ func jobInspect(o *operator) *cobra.Command {
 			if hcl {
 				return o.inspectSource(cmd, args[0], withVars)
 			}
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			job, err := findJob(cmd, hub, args[0])
+			_, job, err := o.wholeJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -175,19 +170,6 @@ func jobInspect(o *operator) *cobra.Command {
 	c.Flags().BoolVar(&withVars, "with-vars", false, "with --hcl, also the variables that it was given")
 	c.Flags().Uint64("version", 0, "with --hcl, of another version than the newest")
 	return c
-}
-
-// findJob reads the whole job that an abbreviated id names.
-func findJob(cmd *cobra.Command, hub *client.Client, ref string) (*fleet.Job, error) {
-	stub, err := hub.FindJob(cmd.Context(), ref)
-	if err != nil {
-		return nil, err
-	}
-	var job fleet.Job
-	if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, ""), nil, &job); err != nil {
-		return nil, err
-	}
-	return &job, nil
 }
 
 func jobHistory(o *operator) *cobra.Command {

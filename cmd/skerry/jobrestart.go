@@ -60,15 +60,11 @@ func jobRestart(o *operator) *cobra.Command {
 			"one, a batch after the other: the next begins when all of this one run. Allocations on nodes that are\n" +
 			"away are left alone, and named.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			r.hub, r.out, r.in = hub, cmd.OutOrStdout(), bufio.NewScanner(cmd.InOrStdin())
+			r.out, r.in = cmd.OutOrStdout(), bufio.NewScanner(cmd.InOrStdin())
 			if o.json {
 				r.out = cmd.ErrOrStderr()
 			}
-			err = r.run(cmd, args[0])
+			err := r.run(cmd, o, args[0])
 			if o.json && r.done.JobID != "" {
 				if jerr := console.JSON(cmd.OutOrStdout(), r.done); jerr != nil {
 					return jerr
@@ -89,14 +85,15 @@ func jobRestart(o *operator) *cobra.Command {
 	return c
 }
 
-func (r *restart) run(cmd *cobra.Command, ref string) error {
+func (r *restart) run(cmd *cobra.Command, o *operator, ref string) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	job, err := findJob(cmd, r.hub, ref)
+	hub, job, err := o.wholeJob(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}
+	r.hub = hub
 	for _, g := range r.groups {
 		if job.Group(g) == nil {
 			return fleet.Errorf(fleet.CodeInvalid, "job %q has no group %q", job.ID, g)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/hub/api"
@@ -21,21 +20,21 @@ func jobStatus(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status [ID]", Short: "List jobs, or show one and its allocations", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
 			if len(args) == 0 {
-				return o.listJobs(cmd, hub)
+				return o.listJobs(cmd)
 			}
-			return o.showJob(cmd, hub, args[0], all)
+			return o.showJob(cmd, args[0], all)
 		},
 	}
 	c.Flags().BoolVarP(&all, "all", "a", false, "show allocations that have ended, too")
 	return c
 }
 
-func (o *operator) listJobs(cmd *cobra.Command, hub *client.Client) error {
+func (o *operator) listJobs(cmd *cobra.Command) error {
+	hub, err := o.client()
+	if err != nil {
+		return err
+	}
 	var jobs []api.JobStub
 	if _, err := hub.Read(cmd.Context(), "/v1/jobs", nil, &jobs); err != nil {
 		return err
@@ -78,8 +77,8 @@ type jobDetails struct {
 	Evaluations []fleet.Evaluation
 }
 
-func (o *operator) showJob(cmd *cobra.Command, hub *client.Client, ref string, all bool) error {
-	job, err := findJob(cmd, hub, ref)
+func (o *operator) showJob(cmd *cobra.Command, ref string, all bool) error {
+	hub, job, err := o.wholeJob(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}

@@ -48,11 +48,7 @@ func jobScale(o *operator) *cobra.Command {
 			if err != nil {
 				return fleet.Errorf(fleet.CodeInvalid, "the count %q is not a whole number", text)
 			}
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			job, err := findJob(cmd, hub, args[0])
+			hub, job, err := o.wholeJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 	"skerry/cmd/hubd"
 	"skerry/cmd/settings"
 	"skerry/drivers/rawexec"
+	"skerry/fleet"
 	"skerry/hub/api"
 )
 
@@ -68,6 +69,19 @@ func (o *operator) job(ctx context.Context, id string) (*client.Client, api.JobS
 	}
 	stub, err := hub.FindJob(ctx, id)
 	return hub, stub, err
+}
+
+// wholeJob is job where more than the short form is needed.
+func (o *operator) wholeJob(ctx context.Context, id string) (*client.Client, *fleet.Job, error) {
+	hub, stub, err := o.job(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	var job fleet.Job
+	if _, err := hub.Read(ctx, jobPath(stub.ID, ""), nil, &job); err != nil {
+		return nil, nil, err
+	}
+	return hub, &job, nil
 }
 
 func command() *cobra.Command {

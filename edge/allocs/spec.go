@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"skerry/edge/datadir"
 	"skerry/fleet"
+	"skerry/fleet/durable"
 	"skerry/syncproto"
 )
 
@@ -56,7 +56,7 @@ func writeSpec(path string, w fleet.Alloc) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return datadir.Replace(path, spec, 0o600)
+	return durable.Replace(path, spec, 0o600)
 }
 
 // adopt journals again what has not ended and the journal does not know any more. An

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/durable"
 )
 
 // Version is the layout of a data directory that this release writes. It reads no
@@ -116,35 +117,17 @@ func (d *Dir) Read(name string) (b []byte, ok bool, err error) {
 	return b, true, nil
 }
 
-// Write replaces a file of the directory, as Replace does.
+// Write replaces a file of the directory durably. Folders on its way are made.
 func (d *Dir) Write(name string, content []byte, mode fs.FileMode) error {
 	path := d.File(name)
-	if err := Replace(path, content, mode); err != nil {
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = durable.Replace(path, content, mode)
+	}
+	if err != nil {
 		return diskError("write "+path, err)
 	}
 	return nil
-}
-
-// Replace replaces a file durably: whoever reads it, also after a crash, finds the
-// old content or the new one. Folders on its way are made.
-func Replace(path string, content []byte, mode fs.FileMode) error {
-	folder := filepath.Dir(path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncFolder(folder)
 }
 
 // Close gives the directory free.

@@ -20,12 +20,3 @@ func diskFull(err error) bool {
 func readOnly(err error) bool {
 	return errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOTDIR)
 }
-
-// syncFolder makes a rename in a folder durable.
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

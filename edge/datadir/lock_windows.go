@@ -16,6 +16,3 @@ func lockExclusive(f *os.File) error {
 func diskFull(err error) bool { return errors.Is(err, windows.ERROR_DISK_FULL) }
 
 func readOnly(err error) bool { return errors.Is(err, windows.ERROR_WRITE_PROTECT) }
-
-// syncFolder does nothing: NTFS journals a rename itself.
-func syncFolder(string) error { return nil }

@@ -125,6 +125,10 @@ const (
 // second connection is tried.
 func doubtAfter(rtt time.Duration) time.Duration { return max(minDoubt, doubtRTT*rtt) }
 
+// measureAfter is how long after a beat's answer the connection is measured: long
+// enough for probes without end to show, and short enough for them to cost little.
+const measureAfter = 5 * time.Second
+
 // order is the order in which hubs are dialed: the one that worked last, then the
 // others, shuffled by shuffle.
 func order(hubs []string, last string, shuffle func(n int, swap func(i, j int))) []string {

@@ -53,6 +53,9 @@ type session struct {
 
 	doubtAt time.Duration // when to look whether anything was heard; 0: nothing was sent since
 	heard   uint64        // packets received when doubtAt was set
+
+	measureAt time.Duration   // when to look what the connection sends; 0: not now
+	measured  transport.Stats // when measureAt was set
 }
 
 // inbound is a frame, or why no more will come.
@@ -204,7 +207,7 @@ func (s *session) take(ctx context.Context, i inbound) {
 // wake is when the loop has something to do though nothing comes in.
 func (s *session) wake() time.Duration {
 	at := s.now() + time.Hour
-	for _, t := range []time.Duration{s.nextBeat, s.sendAt, s.doubtAt} {
+	for _, t := range []time.Duration{s.nextBeat, s.sendAt, s.doubtAt, s.measureAt} {
 		if t > 0 {
 			at = min(at, t)
 		}
@@ -227,6 +230,9 @@ func (s *session) due(ctx context.Context) {
 	}
 	if s.doubtAt > 0 && now >= s.doubtAt {
 		s.doubt(ctx, now)
+	}
+	if s.measureAt > 0 && now >= s.measureAt {
+		s.measure()
 	}
 	s.perform(ctx, s.proto.Tick(now))
 }
@@ -314,6 +320,7 @@ func (s *session) acknowledged(ctx context.Context, e syncproto.EventAck) {
 	if err := s.cfg.Memory.Beat(ctx, s.believed(e.Ack.HubTime)); err != nil {
 		s.log.Warn("answered beat not noted", "error", err)
 	}
+	s.measureAt, s.measured = s.now()+measureAfter, s.f.conn.Stats()
 	sent := s.now() - e.RTT
 	s.nextBeat = min(s.nextBeat, sent+beatAfter(s.proto.TTL(), s.cfg.Silence()))
 	s.board.set(func(st *Status) {

@@ -142,6 +142,16 @@ func (s *session) hear() {
 	s.stopSeeking()
 }
 
+// measure has another session follow where the connection sends and sends: the
+// path's round trip is another one than the one that QUIC goes by.
+func (s *session) measure() {
+	s.measureAt = 0
+	if now := s.f.conn.Stats(); now.Probes(s.measured) {
+		s.finish(ending{again: true, err: fleet.Errorf(fleet.CodeTimeout,
+			"the round trip to hub %s is not the one of %s that was measured: a new connection measures it", s.f.hub, now.RTT)})
+	}
+}
+
 // replacement delivers what a search beside the session found; nil: none is on.
 func (s *session) replacement() chan *found {
 	if s.seeking == nil {

@@ -24,36 +24,32 @@ func (c *Choice) Empty() bool {
 
 // Commands are entries of at most n removals each, in order.
 func (c *Choice) Commands(n int) []state.Collect {
-	var out []state.Collect
-	room := 0
-	next := func() *state.Collect {
-		if room == 0 {
-			out, room = append(out, state.Collect{}), n
+	e := entries{most: n}
+	fill(&e, c.Allocs, func(cmd *state.Collect) *[]fleet.AllocID { return &cmd.Allocs })
+	fill(&e, c.Evals, func(cmd *state.Collect) *[]fleet.EvalID { return &cmd.Evals })
+	fill(&e, c.Deployments, func(cmd *state.Collect) *[]fleet.DeploymentID { return &cmd.Deployments })
+	fill(&e, c.Jobs, func(cmd *state.Collect) *[]state.CollectedJob { return &cmd.Jobs })
+	fill(&e, c.Nodes, func(cmd *state.Collect) *[]state.CollectedNode { return &cmd.Nodes })
+	return e.list
+}
+
+// entries are commands of at most so many removals each.
+type entries struct {
+	list []state.Collect
+	most int
+	room int // in the last one
+}
+
+// fill adds removals of one kind, which list finds in a command.
+func fill[T any](e *entries, all []T, list func(*state.Collect) *[]T) {
+	for len(all) > 0 {
+		if e.room == 0 {
+			e.list, e.room = append(e.list, state.Collect{}), e.most
 		}
-		room--
-		return &out[len(out)-1]
+		n := min(e.room, len(all))
+		*list(&e.list[len(e.list)-1]) = all[:n:n]
+		all, e.room = all[n:], e.room-n
 	}
-	for _, id := range c.Allocs {
-		cmd := next()
-		cmd.Allocs = append(cmd.Allocs, id)
-	}
-	for _, id := range c.Evals {
-		cmd := next()
-		cmd.Evals = append(cmd.Evals, id)
-	}
-	for _, id := range c.Deployments {
-		cmd := next()
-		cmd.Deployments = append(cmd.Deployments, id)
-	}
-	for _, j := range c.Jobs {
-		cmd := next()
-		cmd.Jobs = append(cmd.Jobs, j)
-	}
-	for _, n := range c.Nodes {
-		cmd := next()
-		cmd.Nodes = append(cmd.Nodes, n)
-	}
-	return out
 }
 
 // Choose says what may go of the state that v shows.

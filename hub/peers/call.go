@@ -32,21 +32,33 @@ func (p *Peers) Call(ctx context.Context, addr, method string, body []byte) ([]b
 	if err != nil {
 		return nil, err
 	}
-	defer stream.Abort()
 	defer stop()
-	var a answer
-	size, err := readHeader(stream, &a)
-	var reply []byte
-	if err == nil && a.Err == nil {
-		reply, err = readBody(stream, size)
-	}
+	a, reply, err := exchange(stream)
 	if err != nil {
+		stream.Abort()
 		return nil, failed(ctx, method, addr, unexpected(err), false)
+	}
+	if err := stream.Close(); err != nil { // of both directions, which have ended
+		p.cfg.Log.Debug("stream not closed", "method", method, "error", err)
 	}
 	if a.Err != nil {
 		return nil, a.Err
 	}
 	return reply, nil
+}
+
+// exchange reads the answer to a request. The end goes with the request, and the
+// handler's with the answer: else each side has to tell the other to stop, which
+// takes two packets more than the two that carry the call.
+func exchange(stream *transport.Stream) (a answer, reply []byte, err error) {
+	if err := stream.CloseWrite(); err != nil {
+		return a, nil, err
+	}
+	size, err := readHeader(stream, &a)
+	if err == nil && a.Err == nil {
+		reply, err = readBody(stream, size)
+	}
+	return a, reply, err
 }
 
 // Stream calls a method that answers with a stream. ctx bounds the call up to

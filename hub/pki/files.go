@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"skerry/fleet/durable"
 	"skerry/syncproto/identity"
 )
 
@@ -42,7 +43,7 @@ func Save(dir string, id *identity.Identity) error {
 		{fileKey, key, 0o600},
 		{fileCert, identity.EncodeCert(id.Cert.Raw), 0o644},
 	} {
-		if err := WriteFile(filepath.Join(dir, f.name), f.text, f.mode); err != nil {
+		if err := write(dir, f.name, f.text, f.mode); err != nil {
 			return err
 		}
 	}
@@ -51,7 +52,7 @@ func Save(dir string, id *identity.Identity) error {
 
 // SaveCert replaces the certificate alone, durably: that of Renew.
 func SaveCert(dir string, id *identity.Identity) error {
-	return WriteFile(filepath.Join(dir, fileCert), identity.EncodeCert(id.Cert.Raw), 0o644)
+	return write(dir, fileCert, identity.EncodeCert(id.Cert.Raw), 0o644)
 }
 
 // SaveAuthority writes the CA's key below dir, durably and with mode 0600.
@@ -60,7 +61,15 @@ func SaveAuthority(dir string, a *Authority) error {
 	if err != nil {
 		return err
 	}
-	return WriteFile(filepath.Join(dir, fileCAKey), key, 0o600)
+	return write(dir, fileCAKey, key, 0o600)
+}
+
+func write(dir, name string, text []byte, mode fs.FileMode) error {
+	path := filepath.Join(dir, name)
+	if err := durable.Replace(path, text, mode); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
 }
 
 // LoadAuthority reads what SaveAuthority wrote; nil where there is none. ca is the
@@ -101,27 +110,4 @@ func Load(dir string) (id *identity.Identity, ok bool, err error) {
 		return nil, false, fmt.Errorf("load the identity in %s: %w", dir, err)
 	}
 	return id, true, nil
-}
-
-// WriteFile replaces a file's content at once and durably: who reads it finds the
-// old content or the new one, also after a crash.
-func WriteFile(path string, content []byte, mode os.FileMode) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quic-go/quic-go"
@@ -18,6 +19,7 @@ import (
 type Conn struct {
 	qc         *quic.Conn
 	role, name string
+	calls      atomic.Uint64 // reads and writes of streams
 }
 
 func newConn(qc *quic.Conn) *Conn {
@@ -50,7 +52,29 @@ type Stats struct {
 	BytesSent, BytesReceived     uint64
 	PacketsSent, PacketsReceived uint64
 	PacketsLost                  uint64
+	Calls                        uint64        // reads and writes of the connection's streams
 	RTT                          time.Duration // smoothed; 0: not measured yet
+}
+
+// Bounds of what a connection sends for what it carries: with every read and
+// write a few packets, one for every 600 bytes (they hold twice as many, and some
+// are lost), and some for what it says about itself.
+const (
+	packetsPerCall = 4
+	bytesPerPacket = 600
+	packetsAside   = 100
+)
+
+// Probes reports whether, since earlier, this side sent far more packets than what
+// it carried explains. That is what a path does whose round trip became many times
+// longer, as on the way from a cable to a satellite: quic-go repeats its probes
+// before their answers can be there, gives up those that it repeats, and so never
+// measures the new round trip. It goes on, some 60 packets a second, until the
+// connection ends. A new one measures afresh.
+func (s Stats) Probes(earlier Stats) bool {
+	bytes := s.BytesSent + s.BytesReceived - earlier.BytesSent - earlier.BytesReceived
+	carried := packetsPerCall*(s.Calls-earlier.Calls) + bytes/bytesPerPacket
+	return s.PacketsSent-earlier.PacketsSent > carried+packetsAside
 }
 
 // Stats may be called at any time, also after the end.
@@ -60,6 +84,7 @@ func (c *Conn) Stats() Stats {
 		BytesSent: s.BytesSent, BytesReceived: s.BytesReceived,
 		PacketsSent: s.PacketsSent, PacketsReceived: s.PacketsReceived,
 		PacketsLost: s.PacketsLost,
+		Calls:       c.calls.Load(),
 		RTT:         s.SmoothedRTT,
 	}
 }
@@ -122,12 +147,14 @@ var _ net.Conn = (*Stream)(nil)
 // Read gives io.EOF after the peer's CloseWrite or Close, os.ErrDeadlineExceeded
 // after a deadline, and a *fleet.Error when the connection is over.
 func (s *Stream) Read(b []byte) (int, error) {
+	s.conn.calls.Add(1)
 	n, err := s.qs.Read(b)
 	return n, ending(err)
 }
 
 // Write blocks while the peer's window is full.
 func (s *Stream) Write(b []byte) (int, error) {
+	s.conn.calls.Add(1)
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	n, err := s.qs.Write(b)

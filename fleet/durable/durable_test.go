@@ -1,0 +1,64 @@
+package durable_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"skerry/fleet/durable"
+)
+
+// mustHold checks that a folder holds one file or folder alone: nothing is left of an attempt.
+func mustHold(t *testing.T, dir, name string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 || list[0].Name() != name {
+		t.Errorf("the folder holds %v", list)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "secret")
+	for _, f := range []struct {
+		content string
+		mode    fs.FileMode
+	}{{"the first, which is longer", 0o644}, {"the next", 0o600}, {"", 0o600}} {
+		if err := durable.Replace(path, []byte(f.content), f.mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || string(got) != f.content {
+			t.Errorf("it holds %q, %v; want %q", got, err, f.content)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != f.mode && runtime.GOOS != "windows" {
+			t.Errorf("its mode is %s, want %s", mode, f.mode)
+		}
+		mustHold(t, dir, "secret")
+	}
+}
+
+func TestReplaceThatFails(t *testing.T) {
+	dir := t.TempDir()
+	if err := durable.Replace(filepath.Join(dir, "no", "folder"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("into a folder that is not there: %v", err)
+	}
+	taken := filepath.Join(dir, "taken")
+	if err := os.MkdirAll(filepath.Join(taken, "by a folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := durable.Replace(taken, []byte("x"), 0o600); err == nil {
+		t.Error("it replaced a folder")
+	}
+	mustHold(t, dir, "taken")
+}
