@@ -61,7 +61,7 @@ func (a agent) Status(ctx context.Context) (local.Status, error) {
 		return local.Status{}, err
 	}
 	return local.Status{
-		NodeID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, Site: cmp.Or(e.cfg.Site, e.cfg.Datacenter), NodePool: e.cfg.NodePool,
+		NodeID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, Site: cmp.Or(e.cfg.Site, e.cfg.Datacenter), TimeZone: e.cfg.TimeZone, NodePool: e.cfg.NodePool,
 		Version: e.cfg.Version, BootID: e.boot, Uptime: e.journal.Mono(), Started: e.started,
 		Enrolled: e.enrolled(), Cert: a.certificate(), Link: a.link(), Journal: a.journal(), Allocs: all,
 	}, nil

@@ -17,6 +17,7 @@ type Config struct {
 	Name       string   // default: the host's name
 	Datacenter string   // default "dc1"
 	Site       string   // where it stands; "": its datacenter
+	TimeZone   string   // of the site, for windows of updates ("Europe/Berlin"); "": UTC
 	NodePool   string   // default "default"
 	NodeClass  string
 	Meta       map[string]string

@@ -18,6 +18,7 @@ import (
 	"skerry/edge/link"
 	"skerry/edge/local"
 	"skerry/fleet"
+	"skerry/fleet/cron"
 	"skerry/syncproto/identity"
 )
 
@@ -88,6 +89,9 @@ func (c Config) withDefaults() (Config, error) {
 			return c, fleet.Errorf(fleet.CodeInvalid, "open edge: the hub %q is not HOST:PORT", hub)
 		}
 	}
+	if err := cron.CheckZone(c.TimeZone); err != nil {
+		return c, fmt.Errorf("open edge: the time zone of its site: %w", err)
+	}
 	if c.Name == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -148,7 +152,7 @@ func (e *Edge) openRooms() error {
 	}
 	e.desired = want.Index
 	e.describer, err = e.cfg.Describe(fleet.Node{
-		ID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, Site: e.cfg.Site, NodePool: e.cfg.NodePool,
+		ID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, Site: e.cfg.Site, TimeZone: e.cfg.TimeZone, NodePool: e.cfg.NodePool,
 		NodeClass: e.cfg.NodeClass, Meta: e.cfg.Meta, Version: e.cfg.Version,
 	})
 	if err != nil {

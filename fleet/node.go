@@ -33,7 +33,9 @@ type Node struct {
 	// Site is where the machine stands: a shop, a ship, a hall. Edges of one site share
 	// its fate, and rollouts have a budget for each. An edge that names none stands in
 	// its datacenter.
-	Site      string
+	Site string
+	// TimeZone is that of the site, for the windows of updates ("Europe/Berlin"); "" is UTC.
+	TimeZone  string `json:",omitempty"`
 	NodePool  string
 	NodeClass string
 	// ComputedClass is the same for nodes that no constraint can tell apart, but

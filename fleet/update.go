@@ -37,8 +37,12 @@ type Update struct {
 	WaitFor string `json:",omitempty"`
 }
 
+// SiteTimeZone is what a window's time zone may say for that of the site, which it is
+// where it says nothing.
+const SiteTimeZone = "site"
+
 // UpdateWindow opens whenever Cron fires, for Duration, in the time zone of the site
-// or in TimeZone.
+// (that of the node that an allocation runs on) or in TimeZone.
 type UpdateWindow struct {
 	Cron     string
 	Duration time.Duration

@@ -142,13 +142,20 @@ func (u *Update) validate(ps *Problems, path string) {
 	u.validateSites(ps, path)
 }
 
-// validateSites checks what is Skerry's own.
+// maxWindows bounds the windows of an update block: each travels with what it holds back.
+const maxWindows = 32
+
+// validateSites checks what is Skerry's own; whether a window's expression says
+// something is for package cron to tell.
 func (u *Update) validateSites(ps *Problems, path string) {
 	if u.MaxUnavailablePerSite < 0 {
 		ps.add(path+".MaxUnavailablePerSite", "may not be negative: %d", u.MaxUnavailablePerSite)
 	}
 	if _, _, ok := u.WaitShare(); !ok {
 		ps.addHint(path+".WaitFor", `it is reachable, all, or a percentage such as "95%"`, "%q says nothing to wait for", u.WaitFor)
+	}
+	if len(u.Windows) > maxWindows {
+		ps.add(path+".Windows", "%d windows: at most %d are taken", len(u.Windows), maxWindows)
 	}
 	for i, w := range u.Windows {
 		at := fmt.Sprintf("%s.Windows[%d]", path, i)

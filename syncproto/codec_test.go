@@ -65,6 +65,10 @@ func samples() map[string]syncproto.Message {
 				ReservedPorts: "53", MinDynamicPort: 21_000, MaxDynamicPort: 22_000, MaxAllocs: 9,
 			},
 		},
+		"heartbeat-of-a-zone": syncproto.Heartbeat{
+			Number: 1, Uptime: time.Hour, Wall: wallA, Hash: []byte{1, 2, 3},
+			Node: &fleet.Node{ID: nodeA, Name: "till", Datacenter: "dc1", TimeZone: "Europe/Oslo", NodePool: "default", DescriptionHash: "010203"},
+		},
 		"heartbeat-ack": syncproto.HeartbeatAck{
 			Number: 1, Epoch: 12, Status: fleet.NodeInitializing, Reason: "r", TTL: 10 * time.Second, HubTime: wallA,
 			Hubs: []string{"a:4647"}, NeedNode: true, Applied: 69_000, Index: 1002, Term: 4,

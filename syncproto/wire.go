@@ -44,6 +44,7 @@ type wireNode struct {
 	MinDynamicPort int               `cbor:"17,keyasint,omitempty"`
 	MaxDynamicPort int               `cbor:"18,keyasint,omitempty"`
 	MaxAllocs      int               `cbor:"19,keyasint,omitempty"`
+	TimeZone       string            `cbor:"20,keyasint,omitempty"`
 }
 
 type wireHostNetwork struct {
@@ -142,7 +143,7 @@ func nodeToWire(n *fleet.Node) *wireNode {
 		return nil
 	}
 	w := &wireNode{
-		ID: nodeText(string(n.ID)), Name: nodeText(n.Name), Datacenter: nodeText(n.Datacenter), Site: nodeText(n.Site),
+		ID: nodeText(string(n.ID)), Name: nodeText(n.Name), Datacenter: nodeText(n.Datacenter), Site: nodeText(n.Site), TimeZone: nodeText(n.TimeZone),
 		NodePool: nodeText(n.NodePool), NodeClass: nodeText(n.NodeClass), Version: nodeText(n.Version),
 		Attributes: nodeTexts(n.Attributes), Meta: nodeTexts(n.Meta),
 		Resources: wireResources(n.Resources), Reserved: wireResources(n.Reserved),
@@ -174,7 +175,7 @@ func (w *wireNode) node() *fleet.Node {
 		return nil
 	}
 	n := &fleet.Node{
-		ID: fleet.NodeID(w.ID), Name: w.Name, Datacenter: w.Datacenter, Site: w.Site, NodePool: w.NodePool, NodeClass: w.NodeClass,
+		ID: fleet.NodeID(w.ID), Name: w.Name, Datacenter: w.Datacenter, Site: w.Site, TimeZone: w.TimeZone, NodePool: w.NodePool, NodeClass: w.NodeClass,
 		Version: w.Version, Attributes: w.Attributes, Meta: w.Meta,
 		Resources: fleet.Resources(w.Resources), Reserved: fleet.Resources(w.Reserved),
 		DescriptionHash: w.Hash, ReservedPorts: w.ReservedPorts,

@@ -50,6 +50,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Name, "name", "", "name of this edge (default: the machine's host name)")
 	flags.StringVar(&c.Datacenter, "datacenter", "dc1", "datacenter that it belongs to")
 	flags.StringVar(&c.Site, "site", "", "site that it stands at: a shop, a ship (default: its datacenter)")
+	flags.StringVar(&c.TimeZone, "time-zone", "", "time zone of its site, as Europe/Berlin: windows of updates open by it (default: UTC)")
 	flags.StringVar(&c.NodePool, "node-pool", fleet.DefaultPool, "pool that it belongs to")
 	flags.StringVar(&c.NodeClass, "node-class", "", "class of hardware, for constraints")
 	flags.StringToStringVar(&c.Meta, "meta", nil, "KEY=VALUE for constraints and ${meta.KEY}; may be repeated")

@@ -81,6 +81,9 @@ func writeStatus(w io.Writer, s local.Status) error {
 	t := console.Table{}
 	t.Add("Edge", fmt.Sprintf("%s (%s)", s.Name, fleet.Short(s.NodeID)))
 	t.Add("Site", fmt.Sprintf("%s, datacenter %s, pool %s", s.Site, s.Datacenter, s.NodePool))
+	if s.TimeZone != "" {
+		t.Add("Time zone", s.TimeZone)
+	}
 	t.Add("Machine", fmt.Sprintf("up %s, boot %s", console.Span(s.Uptime), fleet.Short(s.BootID)))
 	t.Add("Agent", fmt.Sprintf("%s, since %s", s.Version, s.Started.Format(time.DateTime)))
 	t.Add("Link", linkLine(s))

@@ -86,6 +86,9 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 	t.Add("Node", n.ID)
 	t.Add("Name", n.Name)
 	t.Add("Site", fmt.Sprintf("%s, datacenter %s, pool %s, class %q", n.AtSite(), n.Datacenter, n.NodePool, n.NodeClass))
+	if n.TimeZone != "" {
+		t.Add("Time zone", n.TimeZone)
+	}
 	t.Add("Status", statusLine(n))
 	if n.DisconnectedAt != 0 {
 		t.Add("Away", "since "+console.Nano(n.DisconnectedAt).Format(time.DateTime))

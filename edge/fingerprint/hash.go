@@ -37,6 +37,7 @@ type description struct {
 	MinDynamicPort int                 `json:"min_dynamic_port,omitempty"`
 	MaxDynamicPort int                 `json:"max_dynamic_port,omitempty"`
 	MaxAllocs      int                 `json:"max_allocs,omitempty"`
+	TimeZone       string              `json:"time_zone,omitempty"`
 }
 
 // amount is fleet.Resources as the first release wrote them, and what came later.
@@ -53,7 +54,7 @@ func Hash(n fleet.Node) []byte {
 	b, err := json.Marshal(description{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, NodePool: n.NodePool, NodeClass: n.NodeClass,
 		Attributes: n.Attributes, Meta: n.Meta, Resources: amount(n.Resources), Reserved: amount(n.Reserved),
-		Drivers: n.Drivers, Devices: n.Devices, Version: n.Version, Site: n.Site,
+		Drivers: n.Drivers, Devices: n.Devices, Version: n.Version, Site: n.Site, TimeZone: n.TimeZone,
 		HostNetworks: n.HostNetworks, ReservedPorts: n.ReservedPorts,
 		MinDynamicPort: n.MinDynamicPort, MaxDynamicPort: n.MaxDynamicPort, MaxAllocs: n.MaxAllocs,
 	})

@@ -28,6 +28,7 @@ type Status struct {
 	Name       string
 	Datacenter string
 	Site       string
+	TimeZone   string `json:",omitempty"` // "": UTC
 	NodePool   string
 	Version    string
 	BootID     fleet.BootID

@@ -1,6 +1,7 @@
-// Package cron reads the cron expressions of periodic jobs: package fleet/jobspec and
-// the HTTP API check them with it, and hub/periodic finds out when a job is next. It is
-// the door to hashicorp/cronexpr, starts no goroutine and reads no clock.
+// Package cron reads the cron expressions of periodic jobs and of the windows of
+// updates: package fleet/jobspec and the HTTP API check them with it, hub/periodic finds
+// out when a job is next, and hubs and edges whether a window is open. It is the door to
+// hashicorp/cronexpr, starts no goroutine and reads no clock.
 package cron
 
 import (
@@ -62,7 +63,7 @@ func location(zone string) (*time.Location, error) {
 	}
 	where, err := time.LoadLocation(zone)
 	if err != nil || zone == "Local" {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "periodic block: unknown time zone %q", zone).
+		return nil, fleet.Errorf(fleet.CodeInvalid, "unknown time zone %q", zone).
 			WithHint("write it like Europe/Berlin, or UTC")
 	}
 	return where, nil

@@ -15,15 +15,13 @@ func Problems(j *fleet.Job, now time.Time) fleet.Problems {
 	if p := j.Periodic; p != nil && len(p.Crons()) > 0 && p.SpecType == fleet.PeriodicCron {
 		ps = append(ps, problems("Periodic", *p, now)...)
 	}
+	steps := alwaysSteps
 	for i, g := range j.TaskGroups {
 		if g.Update == nil {
 			continue
 		}
 		for k, w := range g.Update.Windows {
-			if w.Cron != "" {
-				path := fmt.Sprintf("TaskGroups[%d].Update.Windows[%d]", i, k)
-				ps = append(ps, problems(path, fleet.Periodic{Spec: w.Cron, TimeZone: w.TimeZone}, now)...)
-			}
+			ps = append(ps, windowProblems(fmt.Sprintf("TaskGroups[%d].Update.Windows[%d]", i, k), w, now, &steps)...)
 		}
 	}
 	return ps
@@ -33,15 +31,18 @@ func Problems(j *fleet.Job, now time.Time) fleet.Problems {
 func problems(path string, p fleet.Periodic, now time.Time) fleet.Problems {
 	var ps fleet.Problems
 	for _, spec := range p.Crons() {
-		err := Check(fleet.Periodic{Spec: spec, TimeZone: p.TimeZone}, now)
-		var e *fleet.Error
-		switch {
-		case err == nil:
-		case errors.As(err, &e):
-			ps = append(ps, fleet.Problem{Path: path, Message: e.Message, Hint: e.Hint})
-		default:
-			ps = append(ps, fleet.Problem{Path: path, Message: err.Error()})
+		if err := Check(fleet.Periodic{Spec: spec, TimeZone: p.TimeZone}, now); err != nil {
+			ps = append(ps, problem(path, err))
 		}
 	}
 	return ps
+}
+
+// problem is an error of a field.
+func problem(path string, err error) fleet.Problem {
+	var e *fleet.Error
+	if errors.As(err, &e) {
+		return fleet.Problem{Path: path, Message: e.Message, Hint: e.Hint}
+	}
+	return fleet.Problem{Path: path, Message: err.Error()}
 }

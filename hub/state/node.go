@@ -38,7 +38,7 @@ func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
 	}
 	before := n.Node
 	n.Name, n.Datacenter, n.NodeClass = said.Name, said.Datacenter, said.NodeClass
-	n.Site = said.AtSite()
+	n.Site, n.TimeZone = said.AtSite(), said.TimeZone
 	n.NodePool = said.NodePool
 	if n.NodePool == "" {
 		n.NodePool = fleet.DefaultPool
