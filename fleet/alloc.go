@@ -41,8 +41,11 @@ type Alloc struct {
 	DesiredStatus      string
 	DesiredDescription string
 	DesiredTransition  DesiredTransition
-	ClientStatus       string
-	ClientDescription  string
+	// StopWindows are the windows of updates in which its edge may begin the stop that is
+	// wanted, for it is stopped to be replaced by a newer version. None: at once.
+	StopWindows       []UpdateWindow `json:",omitempty"`
+	ClientStatus      string
+	ClientDescription string
 	// ReportedStatus is the last client status that the edge itself reported. It
 	// differs from ClientStatus while the hub holds the allocation for unknown or
 	// lost.

@@ -30,6 +30,7 @@ const (
 	TriggerPreemption        = "preemption"
 	TriggerDeploymentWatcher = "deployment-watcher"
 	TriggerScaling           = "job-scaling"
+	TriggerUpdateWindow      = "update-window"
 )
 
 // Evaluation asks the scheduler to look at one job.

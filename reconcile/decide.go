@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"skerry/fleet"
 	"skerry/planted"
@@ -22,7 +23,8 @@ type decision struct {
 	proven     bool              // a deployment of this version has succeeded
 	rollouts   []*rollout
 	byID       map[fleet.AllocID]*fleet.Alloc
-	canary     bool // what is placed just now is a canary
+	canary     bool      // what is placed just now is a canary
+	opens      time.Time // the first window that something waits for; zero: none
 }
 
 // versionKey names a group of a version of the job.
@@ -46,6 +48,7 @@ func Decide(in Input) Output {
 	}
 	d.stopGroups(groups)
 	d.endDeployments()
+	d.wakeForWindow()
 	d.followUps()
 	d.summarize()
 	return d.out
@@ -209,7 +212,9 @@ func (d *decision) shrink(slots []*slot, surplus int, g *fleet.TaskGroup) {
 func (d *decision) drop(m *member, reason string) {
 	switch m.kind {
 	case ended:
-		d.leaveEnded(m)
+		if d.unconfirmed(m) || !d.release(m, reason) {
+			d.leaveEnded(m)
+		}
 	case lost:
 		d.giveUp(m)
 	default:
@@ -223,6 +228,9 @@ func (d *decision) leaveEnded(m *member) {
 	if d.unconfirmed(m) {
 		m.reason = "it was to stop, and its node is gone"
 		d.giveUp(m)
+		return
+	}
+	if why := d.urgent(m); why != "" && d.release(m, why) {
 		return
 	}
 	reason := m.a.DesiredDescription

@@ -32,8 +32,11 @@ type Input struct {
 	// Suits says why a node does not suit the newest version of a group, "" where
 	// it does; resources are not looked at. nil: every node suits.
 	Suits func(n *fleet.Node, group string) string
-	Now   time.Time // leader's clock
-	NewID func() string
+	// Window says how the windows of the newest version of a group stand on a node now.
+	// nil: they are always open.
+	Window func(n *fleet.Node, group string) Window
+	Now    time.Time // leader's clock
+	NewID  func() string
 }
 
 // Output is what is to be done. Every allocation of the input is in exactly one
@@ -93,7 +96,9 @@ type Change struct {
 	// WithPlacement: only together with the placement that has it for Previous.
 	// Where nothing can be placed, it is left alone.
 	WithPlacement bool
-	Reason        string
+	// Windows are those in which its edge may begin a stop; none: at once.
+	Windows []fleet.UpdateWindow
+	Reason  string
 }
 
 // Waits reports whether the allocation begins to wait for another evaluation, so
@@ -106,6 +111,7 @@ func (c Change) Apply(job *fleet.Job) fleet.Alloc {
 	if c.DesiredStatus != "" {
 		a.DesiredStatus = c.DesiredStatus
 		a.DesiredTransition = fleet.DesiredTransition{}
+		a.StopWindows = c.Windows
 	}
 	if c.ClientStatus != "" {
 		a.ClientStatus = c.ClientStatus

@@ -27,7 +27,10 @@ type rollout struct {
 	sites   map[string]int // what is out of service for the rollout, by site
 	gone    map[string]int // the part of it that is on edges that are away
 	blocked int            // what waits for nothing but the return of those
+	waiting int            // what waits for a window to open
 	stale   int            // what runs an older version, in sight
+	ajar    bool           // a window is open for some of that
+	next    Window         // else the one that opens first
 	fresh   bool           // nothing has ever run this version
 	changes bool           // something becomes the newest version, or waits to
 	healthy int
@@ -100,6 +103,7 @@ func (d *decision) newRollout(g *fleet.TaskGroup, members []*member) *rollout {
 func (r *rollout) count(m *member) {
 	if m.kind == present && r.d.outdated(m.a) {
 		r.stale++
+		r.see(m)
 	}
 	dep := r.d.deployment
 	system := r.d.wanted != nil
@@ -115,7 +119,7 @@ func (r *rollout) count(m *member) {
 	}
 	switch {
 	case dep == nil, m.a.DeploymentID != dep.ID:
-	case m.absent, m.kind == frozen, m.a.DeploymentStatus.IsCanary():
+	case m.absent, m.kind == frozen, m.a.DeploymentStatus.IsCanary(), r.onItsWay(m):
 	case system && m.kind == failed: // it is started anew where it is
 	case m.a.DeploymentStatus.IsUnhealthy(), m.kind == failed:
 		r.left = 0
@@ -148,6 +152,11 @@ func (r *rollout) open() bool { return r.u == nil || r.held == "" }
 // take asks for a turn to start anew what runs an older version; why says what it
 // waits for where there is none. What does not run needs none.
 func (r *rollout) take(m *member) (ok bool, why string) {
+	if r.held == "" {
+		if why := r.shut(m); why != "" {
+			return false, why
+		}
+	}
 	if r.u == nil {
 		return true, ""
 	}
@@ -247,7 +256,7 @@ func (r *rollout) done() bool {
 	if planted.On(planted.NeverComplete) {
 		return false
 	}
-	if r.healthy+r.away+r.blocked < r.total || r.healthy == 0 && r.total > 0 {
+	if r.waiting > 0 || r.healthy+r.away+r.blocked < r.total || r.healthy == 0 && r.total > 0 {
 		return false // what nobody has seen healthy is no success
 	}
 	percent, ok := strings.CutSuffix(r.state.WaitFor, "%")
@@ -362,7 +371,7 @@ func (d *decision) canaries(g *fleet.TaskGroup, slots []*slot, r *rollout) {
 	if r.state.DesiredCanaries == 0 || r.state.Promoted {
 		return
 	}
-	paused := r.held != ""
+	paused := r.held != "" || r.canariesWait() != ""
 	r.changes = true
 	d.canary = true
 	defer func() { d.canary = false }()

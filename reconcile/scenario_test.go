@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/reconcile"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the scenarios' outputs instead of comparing them")
@@ -99,6 +100,8 @@ func (s *script) command(verb string, args []string, out *strings.Builder) error
 	case "unsuited":
 		w.unsuited[fleet.NodeID(args[0])] = strings.Join(args[1:], " ")
 		return nil
+	case "window":
+		return s.window(args)
 	case "full":
 		w.full = args[0] == "yes"
 		return nil
@@ -149,6 +152,30 @@ func (s *script) command(verb string, args []string, out *strings.Builder) error
 		return nil
 	}
 	return fmt.Errorf("unknown command %q", verb)
+}
+
+// window opens the windows of nodes, or closes them for a time.
+func (s *script) window(args []string) error {
+	ids, err := expand(args[0])
+	if err != nil {
+		return err
+	}
+	state := reconcile.Window{}
+	switch args[1] {
+	case "open":
+	case "never":
+		state.Closed = true
+	default:
+		d, err := time.ParseDuration(args[1])
+		if err != nil {
+			return err
+		}
+		state = reconcile.Window{Closed: true, Opens: s.w.now.Add(d)}
+	}
+	for _, id := range ids {
+		s.w.windows[fleet.NodeID(id)] = state
+	}
+	return nil
 }
 
 // job makes the next version of the job: what is not said is as before.
@@ -256,6 +283,8 @@ func jobField(job *fleet.Job, key, value string) (err error) {
 		update(g).WaitFor = value
 	case "per_site":
 		update(g).MaxUnavailablePerSite, err = strconv.Atoi(value)
+	case "windows":
+		update(g).Windows = []fleet.UpdateWindow{{Cron: value, Duration: time.Hour}}
 	case "auto_promote":
 		update(g).AutoPromote = value == "true"
 	case "max_parallel":

@@ -111,7 +111,7 @@ func (d *decision) resolve(s *slot) {
 // act decides for everything in a slot.
 func (d *decision) act(s *slot, g *fleet.TaskGroup, r *rollout) {
 	for _, m := range s.losers {
-		d.stop(m, Change{Reason: m.reason})
+		d.lose(m, s, r)
 	}
 	for _, m := range s.members {
 		if s.surplus != "" {
@@ -143,6 +143,20 @@ func (d *decision) act(s *slot, g *fleet.TaskGroup, r *rollout) {
 	default:
 		d.refill(s, g, r)
 	}
+}
+
+// lose stops what could have been the slot's holder. What a promoted canary stands for
+// is replaced by it, which is for the windows of its node.
+func (d *decision) lose(m *member, s *slot, r *rollout) {
+	if m.due || s.surplus != "" || s.holder == nil || s.holder.due || !d.outdated(m.a) || d.outdated(s.holder.a) {
+		d.stop(m, Change{Reason: m.reason})
+		return
+	}
+	if why := r.shut(m); why != "" {
+		d.keep(m, fmt.Sprintf("stays beside %s: %s", fleet.Short(s.holder.a.ID), why))
+		return
+	}
+	d.stop(m, Change{Windows: windows(r.g), Reason: m.reason})
 }
 
 // standIn places a replacement for an allocation that is out of sight, where its
@@ -274,7 +288,7 @@ func (d *decision) stays(m *member, s *slot, r *rollout, why string) {
 
 // anew stops a holder and places the newest version in its stead.
 func (d *decision) anew(m *member, s *slot, g *fleet.TaskGroup, why string) {
-	d.stop(m, Change{Anew: true, WithPlacement: !m.due, Reason: why})
+	d.stop(m, Change{Anew: true, WithPlacement: !m.due, Windows: windows(g), Reason: why})
 	d.place(Placement{
 		Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),
 	})

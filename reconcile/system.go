@@ -58,6 +58,7 @@ func DecideSystem(in Input) Output {
 	}
 	d.stopGroups(groups)
 	d.endDeployments()
+	d.wakeForWindow()
 	d.followUps()
 	d.summarize()
 	for name, n := range d.wanted {
@@ -238,6 +239,8 @@ func (d *decision) man(p *post, g *fleet.TaskGroup, r *rollout) bool {
 	switch {
 	case m.kind == done && !d.outdated(m.a):
 		d.remain(m, "it has completed")
+	case change != fleet.GroupSame && (unsuited != "" || d.outdated(m.a) && ready && !p.target) && r.shut(m) != "":
+		d.remain(m, fmt.Sprintf("version %d of the job takes it away when a window of node %s opens", d.in.Job.Version, d.nodeName(m.a)))
 	case unsuited != "":
 		wanted = false
 		d.stop(m, Change{Reason: fmt.Sprintf("node %s is not one for version %d of the job: %s", d.nodeName(m.a), d.in.Job.Version, unsuited)})
@@ -268,6 +271,12 @@ func (d *decision) man(p *post, g *fleet.TaskGroup, r *rollout) bool {
 // renew replaces an allocation by the newest version, as far as the group's update
 // rules let it now. What does not run any more does not wait for its turn.
 func (d *decision) renew(m *member, g *fleet.TaskGroup, r *rollout) {
+	if r.turns > 0 {
+		if why := r.shut(m); why != "" {
+			d.remain(m, fmt.Sprintf("waits to become version %d: %s", d.in.Job.Version, why))
+			return
+		}
+	}
 	canary := r.takeCanary(m)
 	if !canary {
 		if ok, wait := r.take(m); !ok {
@@ -276,7 +285,7 @@ func (d *decision) renew(m *member, g *fleet.TaskGroup, r *rollout) {
 		}
 	}
 	why := fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version)
-	d.stop(m, Change{Anew: true, WithPlacement: !m.due, Reason: why})
+	d.stop(m, Change{Anew: true, WithPlacement: !m.due, Windows: windows(g), Reason: why})
 	d.place(Placement{
 		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: m.a.NodeID, Previous: m.a, Canary: canary,
 		Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),

@@ -25,6 +25,7 @@ type world struct {
 	allocs   map[fleet.AllocID]*fleet.Alloc
 	evals    map[fleet.EvalID]time.Time
 	unsuited map[fleet.NodeID]string
+	windows  map[fleet.NodeID]reconcile.Window // of the newest version; closed until Opens
 	full     bool // nothing can be placed
 
 	deployment *fleet.Deployment // the newest
@@ -36,7 +37,17 @@ func newWorld() *world {
 	return &world{
 		now: start, nodes: map[fleet.NodeID]*fleet.Node{}, pools: map[string]string{},
 		allocs: map[fleet.AllocID]*fleet.Alloc{}, evals: map[fleet.EvalID]time.Time{}, unsuited: map[fleet.NodeID]string{},
+		windows: map[fleet.NodeID]reconcile.Window{},
 	}
+}
+
+// window is how the windows of a node stand now.
+func (w *world) window(id fleet.NodeID) reconcile.Window {
+	s := w.windows[id]
+	if s.Closed && !s.Opens.IsZero() && !w.now.Before(s.Opens) {
+		return reconcile.Window{}
+	}
+	return s
 }
 
 // input is what a decision for an evaluation sees.
@@ -45,6 +56,7 @@ func (w *world) input(eval fleet.EvalID) reconcile.Input {
 		Job: w.job, Deployment: w.deployment, Namespace: fleet.DefaultNamespace, JobID: "job", EvalID: eval, Priority: 50,
 		Nodes: maps.Clone(w.nodes), DefaultDisconnect: w.pools, Waiting: map[fleet.EvalID]time.Time{}, Now: w.now,
 		Suits: func(n *fleet.Node, _ string) string { return w.unsuited[n.ID] },
+		Window: func(n *fleet.Node, _ string) reconcile.Window { return w.window(n.ID) },
 		NewID: func() string { w.evalSeq++; return fmt.Sprintf("f%d", w.evalSeq) },
 	}
 	for id, at := range w.evals {
@@ -213,7 +225,8 @@ func (w *world) setNode(id fleet.NodeID, status fleet.NodeStatus) {
 func (w *world) report(id fleet.NodeID) {
 	for _, a := range w.onNode(id) {
 		w.edit(a.ID, func(a *fleet.Alloc) {
-			if a.DesiredStatus != fleet.DesiredRun && !reportsEnd(a) {
+			held := len(a.StopWindows) > 0 && w.window(id).Closed
+			if a.DesiredStatus != fleet.DesiredRun && !reportsEnd(a) && !held {
 				a.ReportedStatus = fleet.ClientComplete
 			}
 			a.ClientStatus = a.ReportedStatus

@@ -45,6 +45,19 @@ func Windows(windows []fleet.UpdateWindow, siteZone string, now time.Time) (Stan
 	return s, nil
 }
 
+// On is how the windows of a group's updates stand on a node (nil: one that is gone,
+// where nothing is held back). Those that cannot be read are closed, for good.
+func On(n *fleet.Node, g *fleet.TaskGroup, now time.Time) Standing {
+	if n == nil || g == nil || g.Update == nil {
+		return Standing{Open: true}
+	}
+	s, err := Windows(g.Update.Windows, n.TimeZone, now)
+	if err != nil {
+		return Standing{}
+	}
+	return s
+}
+
 // launches is a window as what launches at the times at which it opens.
 func launches(w fleet.UpdateWindow, siteZone string) fleet.Periodic {
 	zone := w.TimeZone

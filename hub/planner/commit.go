@@ -97,7 +97,7 @@ func (v *verified) lean(list []fleet.Alloc) []fleet.Alloc {
 		out[i] = fleet.Alloc{
 			ID: a.ID, Namespace: a.Namespace, JobID: a.JobID, NodeID: a.NodeID,
 			JobVersion: a.JobVersion, JobHash: a.JobHash,
-			DesiredStatus: a.DesiredStatus, DesiredDescription: a.DesiredDescription, DesiredTransition: a.DesiredTransition,
+			DesiredStatus: a.DesiredStatus, DesiredDescription: a.DesiredDescription, DesiredTransition: a.DesiredTransition, StopWindows: a.StopWindows,
 			ClientStatus: a.ClientStatus, AllocStates: a.AllocStates, FollowupEvalID: a.FollowupEvalID,
 			RescheduleTracker: a.RescheduleTracker, NextAllocation: a.NextAllocation, DeploymentID: a.DeploymentID,
 		}

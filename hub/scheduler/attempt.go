@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/cron"
 	"skerry/hub/state"
 	"skerry/reconcile"
 )
@@ -85,6 +86,7 @@ func (a *attempt) input() (reconcile.Input, error) {
 			in.Waiting[e.ID] = e.WaitUntil
 		}
 	}
+	in.Window = a.window()
 	suits, err := a.suits()
 	in.Suits = suits
 	return in, err
@@ -94,10 +96,27 @@ func (a *attempt) input() (reconcile.Input, error) {
 // from a decision.
 func isFollowUp(trigger string) bool {
 	switch trigger {
-	case fleet.TriggerRetryFailedAlloc, fleet.TriggerAllocReschedule, fleet.TriggerDisconnectTimeout:
+	case fleet.TriggerRetryFailedAlloc, fleet.TriggerAllocReschedule, fleet.TriggerDisconnectTimeout, fleet.TriggerUpdateWindow:
 		return true
 	}
 	return false
+}
+
+// window tells how the windows of the job's groups stand on nodes: nodes of one time
+// zone are alike.
+func (a *attempt) window() func(*fleet.Node, string) reconcile.Window {
+	type key struct{ zone, group string }
+	known := map[key]reconcile.Window{}
+	return func(n *fleet.Node, group string) reconcile.Window {
+		k := key{n.TimeZone, group}
+		w, ok := known[k]
+		if !ok {
+			s := cron.On(n, a.job.Group(group), a.now)
+			w = reconcile.Window{Closed: !s.Open, Opens: s.Next}
+			known[k] = w
+		}
+		return w
+	}
 }
 
 // suits tells whether nodes suit the groups of the job.

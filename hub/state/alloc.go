@@ -2,6 +2,7 @@ package state
 
 import (
 	"iter"
+	"slices"
 
 	"skerry/fleet"
 )
@@ -34,7 +35,7 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 	change(a)
 	a.ModifyIndex, a.ModifyTime = t.index, now
 	if a.DesiredStatus != before.DesiredStatus || a.JobHash != before.JobHash || a.JobVersion != before.JobVersion ||
-		a.DeploymentID != before.DeploymentID {
+		a.DeploymentID != before.DeploymentID || !slices.Equal(a.StopWindows, before.StopWindows) {
 		a.AllocModifyIndex = t.index
 		t.hears(a.NodeID)
 	}

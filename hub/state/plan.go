@@ -174,9 +174,14 @@ func (t *tx) decide(p *fleet.Alloc, c Plan) {
 			if p.DesiredStatus != "" {
 				a.DesiredStatus, a.DesiredDescription = p.DesiredStatus, p.DesiredDescription
 			}
+			if a.ServerTerminal() {
+				a.StopWindows = p.StopWindows
+			}
 			if job := t.jobFor(p, c.Jobs); job != nil {
 				a.Job, a.JobHash, a.JobVersion = job, job.SpecHash, job.Version
 			}
+		} else if len(a.StopWindows) > 0 && len(p.StopWindows) == 0 {
+			a.StopWindows, a.DesiredDescription = nil, p.DesiredDescription // it waits no longer
 		}
 		a.DesiredTransition.Migrate = a.DesiredTransition.Migrate || p.DesiredTransition.Migrate
 		a.DesiredTransition.Reschedule = a.DesiredTransition.Reschedule || p.DesiredTransition.Reschedule
