@@ -193,6 +193,12 @@ func (a *Alloc) ServerTerminal() bool {
 	return a.DesiredStatus == DesiredStop || a.DesiredStatus == DesiredEvict
 }
 
+// AwaitsWindow reports whether it is to stop, and its edge may have to wait for a window of
+// updates before it begins with that.
+func (a *Alloc) AwaitsWindow() bool {
+	return a.ServerTerminal() && !a.ClientTerminal() && len(a.StopWindows) > 0
+}
+
 // Terminal reports whether it neither runs nor shall run.
 func (a *Alloc) Terminal() bool { return a.ServerTerminal() || a.ClientTerminal() }
 

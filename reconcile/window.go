@@ -107,7 +107,7 @@ func (d *decision) wakeForWindow() {
 
 // release lets a stop take place at once that waits on its edge for a window to open.
 func (d *decision) release(m *member, reason string) bool {
-	if len(m.a.StopWindows) == 0 || m.a.ClientTerminal() {
+	if !m.a.AwaitsWindow() {
 		return false
 	}
 	d.out.Stops = append(d.out.Stops, Change{Alloc: m.a, DesiredStatus: fleet.DesiredStop, Reason: reason})

@@ -47,7 +47,7 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 	types := map[string]reflect.Type{
 		"Heartbeat": reflect.TypeFor[wireHeartbeat](), "Node": reflect.TypeFor[wireNode](),
 		"Amounts": reflect.TypeFor[wireResources](), "Driver": reflect.TypeFor[wireDriver](), "Device": reflect.TypeFor[wireDevice](),
-		"DesiredAlloc": reflect.TypeFor[wireDesiredAlloc](), "DesiredStop": reflect.TypeFor[DesiredStop](), "Body": reflect.TypeFor[Body](),
+		"DesiredAlloc": reflect.TypeFor[wireDesiredAlloc](), "DesiredStop": reflect.TypeFor[DesiredStop](), "Window": reflect.TypeFor[DesiredWindow](), "Body": reflect.TypeFor[Body](),
 		"Error": reflect.TypeFor[fleet.Error](), "HostNetwork": reflect.TypeFor[wireHostNetwork](),
 		"Allotment": reflect.TypeFor[wireAllotment](), "Port": reflect.TypeFor[wirePort](),
 		"Given": reflect.TypeFor[wireGiven](), "GivenDevice": reflect.TypeFor[wireGivenDevice](),

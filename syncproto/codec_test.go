@@ -98,6 +98,12 @@ func samples() map[string]syncproto.Message {
 				}},
 			}}},
 		},
+		"desired-in-a-window": syncproto.Desired{
+			Index: 51, Cluster: "c1", Term: 4,
+			Stop: []syncproto.DesiredStop{{ID: "a2", Reason: "version 2", ModifyIndex: 51, Windows: []syncproto.DesiredWindow{
+				{Cron: "0 2 * * *", Duration: 3 * time.Hour}, {Cron: "@weekly", Duration: time.Hour, TimeZone: "Europe/Oslo"},
+			}}},
+		},
 		"received":       syncproto.Received{Index: 50, Missing: []string{"h"}},
 		"holdings":       syncproto.Holdings{Allocs: []fleet.AllocID{allocA}},
 		"probe":          syncproto.Probe{Number: 3},

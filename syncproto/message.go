@@ -202,6 +202,16 @@ type DesiredStop struct {
 	ID          fleet.AllocID `cbor:"1,keyasint"`
 	Reason      string        `cbor:"2,keyasint"`
 	ModifyIndex fleet.Index   `cbor:"3,keyasint"`
+	// Windows are those in which the stop may begin; none: at once. An edge that does not
+	// know of them stops at once.
+	Windows []DesiredWindow `cbor:"4,keyasint,omitempty"`
+}
+
+// DesiredWindow is a fleet.UpdateWindow.
+type DesiredWindow struct {
+	Cron     string        `cbor:"1,keyasint"`
+	Duration time.Duration `cbor:"2,keyasint"`
+	TimeZone string        `cbor:"3,keyasint,omitempty"` // "": the site's
 }
 
 // Body is a job's specification as CBOR; Hash is its content hash.

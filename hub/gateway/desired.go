@@ -156,7 +156,13 @@ func (b *builder) run(a *fleet.Alloc, withBody bool) {
 
 func (b *builder) stop(a *fleet.Alloc, reason string) {
 	f := b.room(0)
-	f.Stop = append(f.Stop, syncproto.DesiredStop{ID: a.ID, Reason: reason, ModifyIndex: a.AllocModifyIndex})
+	stop := syncproto.DesiredStop{ID: a.ID, Reason: reason, ModifyIndex: a.AllocModifyIndex}
+	if a.DesiredStatus != fleet.DesiredRun {
+		for _, w := range a.StopWindows {
+			stop.Windows = append(stop.Windows, syncproto.DesiredWindow(w))
+		}
+	}
+	f.Stop = append(f.Stop, stop)
 }
 
 func (b *builder) body(hash string) {

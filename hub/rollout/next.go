@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/cron"
 	"skerry/hub/state"
 	"skerry/planted"
 )
@@ -19,10 +20,13 @@ type Picture struct {
 
 	// Waits reports whether a group's placement waits for nodes, none of which that it
 	// may run on is within reach.
-	Waits    func(group string) bool
-	Site     func(fleet.NodeID) string // at which a node stands
-	Versions func() []*fleet.Job       // the job's kept ones, newest first
-	Whole    func() []*fleet.Alloc     // all of the job's allocations
+	Waits func(group string) bool
+	Site  func(fleet.NodeID) string // at which a node stands
+	// Window says how the windows of a group's updates stand on a node; nil: they are
+	// always open.
+	Window   func(fleet.NodeID, *fleet.TaskGroup) cron.Standing
+	Versions func() []*fleet.Job   // the job's kept ones, newest first
+	Whole    func() []*fleet.Alloc // all of the job's allocations
 	NewEval  func() fleet.EvalID
 }
 
@@ -54,7 +58,10 @@ func Next(p Picture) Step {
 		if p.stuck() {
 			return p.fail(fleet.DescProgressDeadline)
 		}
-		cutoff = time.Time{} // all that is left is away: a return gives it time
+		cutoff = time.Time{} // all that is left is away, or shut: a return, or a window, gives it time
+	}
+	if opens := p.opens(); !opens.IsZero() && (cutoff.IsZero() || opens.Before(cutoff)) {
+		cutoff = opens
 	}
 	if newest := p.newestHealth(); newest > p.Seen {
 		return Step{
@@ -167,11 +174,12 @@ func (p Picture) cutoff() time.Time {
 	canaries := p.healthyCanaries()
 	for name, s := range p.Deployment.TaskGroups {
 		waits := s.DesiredCanaries > 0 && !s.Promoted && canaries[name] >= s.DesiredCanaries
-		if s.RequireProgressBy.IsZero() || s.HealthyAllocs >= s.DesiredTotal || waits {
+		by := p.deadline(name, s)
+		if by.IsZero() || s.HealthyAllocs >= s.DesiredTotal || waits {
 			continue
 		}
-		if first.IsZero() || s.RequireProgressBy.Before(first) {
-			first = s.RequireProgressBy
+		if first.IsZero() || by.Before(first) {
+			first = by
 		}
 	}
 	return first
@@ -182,7 +190,8 @@ func (p Picture) cutoff() time.Time {
 func (p Picture) stuck() bool {
 	whole := p.Whole()
 	for name, s := range p.Deployment.TaskGroups {
-		over := !s.RequireProgressBy.IsZero() && !p.Now.Before(s.RequireProgressBy)
+		by := p.deadline(name, s)
+		over := !by.IsZero() && !p.Now.Before(by)
 		if over && p.settled(name, whole) < s.DesiredTotal && !p.Waits(name) {
 			return true
 		}
@@ -191,10 +200,10 @@ func (p Picture) stuck() bool {
 }
 
 // settled counts the names, or the nodes, of a group that are healthy or deferred:
-// away, or held back for a site of which as much is away in the middle of it as may be
-// out of service.
+// away, held back for a site of which as much is away in the middle of it as may be out
+// of service, or waiting for a window to open.
 func (p Picture) settled(group string, whole []*fleet.Alloc) int {
-	full := p.fullSites(group, whole)
+	full, held := p.fullSites(group, whole), p.heldBack(group, whole)
 	done := map[string]bool{}
 	for _, a := range whole {
 		key := a.Name
@@ -205,7 +214,8 @@ func (p Picture) settled(group string, whole []*fleet.Alloc) int {
 		switch {
 		case a.TaskGroup != group || a.ServerTerminal():
 		case newest && a.DeploymentStatus.IsHealthy(),
-			a.ClientStatus == fleet.ClientUnknown && !planted.On(planted.AbsentIsFailed), !newest && full[p.Site(a.NodeID)]:
+			a.ClientStatus == fleet.ClientUnknown && !planted.On(planted.AbsentIsFailed), !newest && full[p.Site(a.NodeID)],
+			p.windowed(group) && p.shut(a, held):
 			done[key] = true
 		}
 	}

@@ -13,7 +13,7 @@
 // where the last one was. What it decides is pure (Next); what it does is one entry
 // each. It places nothing and stops nothing: that is the scheduler's, on the evaluation
 // that comes with the entry. Allocations on edges that are away are neither healthy nor
-// not, and no deadline runs for them.
+// not, and no deadline runs for them, nor for those that wait for a window of updates.
 package rollout
 
 import (
@@ -157,6 +157,7 @@ func (w *Watcher) picture(d *fleet.Deployment, seen fleet.Index) Picture {
 		}
 		return false
 	}
+	p.Window = standings(view, p.Now)
 	p.Site = func(id fleet.NodeID) string {
 		n, _ := view.Node(id)
 		return n.SiteName()

@@ -95,7 +95,7 @@ func (t *tx) allocStop(c AllocStop) Result {
 		if a == nil {
 			return refused(fleet.CodeNotFound, "stop allocation %s: there is no such allocation", fleet.Short(id))
 		}
-		if a.Terminal() {
+		if a.Terminal() && !a.AwaitsWindow() {
 			continue
 		}
 		t.changeAlloc(id, c.Now, func(a *allocRow) {
