@@ -60,6 +60,7 @@ func allocStates(held map[fleet.AllocID]journal.State) map[fleet.AllocID]allocs.
 
 func (p past) Acknowledged() fleet.Seq   { return p.j.Head().Acknowledged }
 func (p past) Away() time.Duration       { return p.j.Away() }
+func (p past) HubNow() (time.Time, bool) { return p.j.HubNow() }
 func (p past) MarkEvery(d time.Duration) { p.j.MarkEvery(d) }
 
 func (p past) Fenced() string {

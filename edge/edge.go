@@ -166,7 +166,7 @@ func (e *Edge) openRooms() error {
 	}
 	e.allocs, err = allocs.New(allocs.Config{
 		Desired: desired{e.journal}, Past: past{e.journal}, Recorder: e.journal, NewRunner: newRunner,
-		BootID: e.boot, Mono: e.journal.Mono, Dir: e.dir.File(allocsDir), TasksDir: e.dir.File(tasksDir), KeepEnded: e.cfg.KeepTerminal,
+		BootID: e.boot, Mono: e.journal.Mono, Dir: e.dir.File(allocsDir), TasksDir: e.dir.File(tasksDir), KeepEnded: e.cfg.KeepTerminal, TimeZone: e.cfg.TimeZone,
 		Log: e.log.With("component", "allocs"),
 	})
 	if err != nil {

@@ -421,6 +421,7 @@ func TestWhatOpenRefuses(t *testing.T) {
 		"no hub":          {func(c *edge.Config) { c.TokenFile, c.Hubs = file(token), nil }, fleet.CodeInvalid},
 		"hub of no port":  {func(c *edge.Config) { c.Hubs = []string{"hub"} }, fleet.CodeInvalid},
 		"no data dir":     {func(c *edge.Config) { c.DataDir = "" }, fleet.CodeInvalid},
+		"unknown zone":    {func(c *edge.Config) { c.TokenFile, c.TimeZone = file(token), "Mars/Olympus" }, fleet.CodeInvalid},
 		"data dir a file": {func(c *edge.Config) { c.DataDir = filepath.Join(file(""), "x") }, fleet.CodeForbidden},
 		"newer data dir": {func(c *edge.Config) {
 			mustPut(t, filepath.Join(c.DataDir, "version"), []byte("7"))

@@ -195,6 +195,9 @@ type DesiredAlloc struct {
 	// Deployment wants to know whether the allocation becomes healthy.
 	Deployment fleet.DeploymentID `cbor:"13,keyasint,omitempty"`
 	Allotment  *fleet.Allotment   `cbor:"14,keyasint,omitempty"`
+	// StopWindows are those of a DesiredStop that has named the allocation. A hub does not
+	// send them: so the edge's journal keeps them.
+	StopWindows []DesiredWindow `cbor:"15,keyasint,omitempty"`
 }
 
 // DesiredStop names an allocation to stop and says why.

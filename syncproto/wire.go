@@ -109,8 +109,9 @@ type wireDesiredAlloc struct {
 	CreateIndex fleet.Index   `cbor:"11,keyasint"`
 	ModifyIndex fleet.Index   `cbor:"12,keyasint"`
 
-	Deployment fleet.DeploymentID `cbor:"13,keyasint,omitempty"`
-	Allotment  *wireAllotment     `cbor:"14,keyasint,omitempty"`
+	Deployment  fleet.DeploymentID `cbor:"13,keyasint,omitempty"`
+	Allotment   *wireAllotment     `cbor:"14,keyasint,omitempty"`
+	StopWindows []DesiredWindow    `cbor:"15,keyasint,omitempty"`
 }
 
 // MarshalCBOR writes the frozen form.
@@ -118,7 +119,7 @@ func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
 	return encMode.Marshal(wireDesiredAlloc{
 		ID: d.ID, Namespace: d.Namespace, JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash,
 		TaskGroup: d.TaskGroup, Name: d.Name, NodeName: d.NodeName, Resources: wireResources(d.Resources),
-		Previous: d.Previous, CreateIndex: d.CreateIndex, ModifyIndex: d.ModifyIndex, Deployment: d.Deployment,
+		Previous: d.Previous, CreateIndex: d.CreateIndex, ModifyIndex: d.ModifyIndex, Deployment: d.Deployment, StopWindows: d.StopWindows,
 		Allotment: allotmentToWire(d.Allotment),
 	})
 }
@@ -132,7 +133,7 @@ func (d *DesiredAlloc) UnmarshalCBOR(b []byte) error {
 	*d = DesiredAlloc{
 		ID: w.ID, Namespace: w.Namespace, JobID: w.JobID, JobVersion: w.JobVersion, JobHash: w.JobHash,
 		TaskGroup: w.TaskGroup, Name: w.Name, NodeName: w.NodeName, Resources: fleet.Resources(w.Resources),
-		Previous: w.Previous, CreateIndex: w.CreateIndex, ModifyIndex: w.ModifyIndex, Deployment: w.Deployment,
+		Previous: w.Previous, CreateIndex: w.CreateIndex, ModifyIndex: w.ModifyIndex, Deployment: w.Deployment, StopWindows: w.StopWindows,
 		Allotment: w.Allotment.allotment(),
 	}
 	return nil

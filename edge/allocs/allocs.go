@@ -1,6 +1,7 @@
 package allocs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ type Past interface {
 	Away() time.Duration
 	// MarkEvery says how exactly Away has to survive a kill.
 	MarkEvery(d time.Duration)
+	// HubNow is the time by a hub's clock; false: it is not known since the machine booted.
+	HubNow() (time.Time, bool)
 	// Fenced is why a hub refused this machine as a clone; "" where none did.
 	Fenced() string
 }
@@ -52,7 +55,9 @@ type Want struct {
 	Alloc      fleet.Alloc // Job is nil where its body is missing
 	Stop       bool
 	StopReason string
-	Mentioned  fleet.Index // of the delivery that named it last
+	// Windows are those in which the stop may begin; none: at once.
+	Windows   []fleet.UpdateWindow
+	Mentioned fleet.Index // of the delivery that named it last
 }
 
 // State is what an allocation's rows add up to.
@@ -75,7 +80,7 @@ func (s State) Ended() bool {
 	return a.ClientTerminal()
 }
 
-// Config of Allocs. All fields but KeepEnded, Mono and Log are required.
+// Config of Allocs. All fields but KeepEnded, TimeZone, Mono and Log are required.
 type Config struct {
 	Desired   Desired
 	Past      Past
@@ -85,6 +90,7 @@ type Config struct {
 	Dir       string // DATA/allocs: ALLOC/…
 	TasksDir  string // DATA/tasks: likewise, what a runner keeps until its allocation has ended; "": nothing
 	KeepEnded int    // 0: 50
+	TimeZone  string // of the site, for windows of updates; "": UTC
 	// Mono is the time since boot, as rows have it. nil: how long tasks have been
 	// running is said as they said it last.
 	Mono func() time.Duration
@@ -334,7 +340,7 @@ func onSite(what, why string) string {
 
 // running returns an allocation that is held and has not ended.
 func (a *Allocs) running(ctx context.Context, id fleet.AllocID) (Want, error) {
-	wants, err := a.cfg.Desired.Wants(ctx)
+	wants, _, err := a.wants(ctx)
 	if err != nil {
 		return Want{}, err
 	}
@@ -352,20 +358,20 @@ func (a *Allocs) running(ctx context.Context, id fleet.AllocID) (Want, error) {
 type Status struct {
 	Want    Want
 	State   State
-	Note    string        // why it does not run although it shall; "" where it does
+	Note    string        // why it does not run although it shall, or runs on; "" where neither is so
 	StopsIn time.Duration // by stop_on_client_after; 0: it does not
 }
 
 // Status reports all allocations that are held.
 func (a *Allocs) Status(ctx context.Context) (map[fleet.AllocID]Status, error) {
-	wants, err := a.cfg.Desired.Wants(ctx)
+	wants, held, err := a.wants(ctx)
 	if err != nil {
 		return nil, err
 	}
 	states, away := a.cfg.Past.States(), a.cfg.Past.Away()
 	all := make(map[fleet.AllocID]Status, len(wants))
 	for id, w := range wants {
-		s := Status{Want: w, State: states[id], Note: a.noteOf(id)}
+		s := Status{Want: w, State: states[id], Note: cmp.Or(held.why(id), a.noteOf(id))}
 		if after, ok := stopAfter(w); ok && !w.Stop && !s.State.Ended() {
 			s.StopsIn = max(time.Nanosecond, after-a.alone(id, away))
 		}

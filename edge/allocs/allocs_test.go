@@ -32,6 +32,7 @@ type notebook struct {
 	acked  fleet.Seq
 	beat   time.Time // zero: never
 	fenced string
+	blind  bool // no hub has said what the time is
 	mark   time.Duration
 	full   bool                 // the disk takes nothing
 	mono   func() time.Duration // nil: tasks' states are not kept
@@ -66,7 +67,10 @@ func (n *notebook) Deliver(_ context.Context, d syncproto.Desired) ([]string, er
 	}
 	for _, s := range d.Stop {
 		w := n.wants[s.ID]
-		w.Alloc.ID, w.Stop, w.StopReason, w.Mentioned = s.ID, true, s.Reason, d.Index
+		w.Alloc.ID, w.Stop, w.StopReason, w.Mentioned, w.Windows = s.ID, true, s.Reason, d.Index, nil
+		for _, window := range s.Windows {
+			w.Windows = append(w.Windows, fleet.UpdateWindow(window))
+		}
 		n.wants[s.ID] = w
 	}
 	return nil, nil
@@ -78,12 +82,15 @@ func (n *notebook) Adopt(ctx context.Context, d syncproto.Desired) error {
 }
 
 func (n *notebook) Stop(ctx context.Context, id fleet.AllocID, reason string, ts ...fleet.Transition) error {
+	if err := n.Record(ctx, ts...); err != nil {
+		return err
+	}
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	w := n.wants[id]
-	w.Stop, w.StopReason = true, reason
+	w.Stop, w.StopReason, w.Windows = true, reason, nil
 	n.wants[id] = w
-	n.mu.Unlock()
-	return n.Record(ctx, ts...)
+	return nil
 }
 
 func (n *notebook) Remove(_ context.Context, id fleet.AllocID) error {
@@ -176,6 +183,15 @@ func (n *notebook) Away() time.Duration {
 		return 0
 	}
 	return time.Since(n.beat)
+}
+
+func (n *notebook) HubNow() (time.Time, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.blind {
+		return time.Time{}, false
+	}
+	return time.Now(), true
 }
 
 func (n *notebook) MarkEvery(d time.Duration) { n.mu.Lock(); defer n.mu.Unlock(); n.mark = d }

@@ -10,5 +10,6 @@
 //
 // Nothing stops for being left out of a delivery. An allocation ends for four
 // reasons only: the hub named it, somebody on site did, its stop_on_client_after
-// is over, or its own tasks ended.
+// is over, or its own tasks ended. A stop that a newer version is the reason of may
+// come with windows of updates, and begins while one of them is open (window.go).
 package allocs

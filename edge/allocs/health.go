@@ -58,7 +58,7 @@ func (a *Allocs) looked(ts []fleet.Transition) {
 // healthy, once that is clear, and returns how long until it may be of another.
 // Only time that this machine's monotonic clock shows counts; nothing of it needs
 // a hub.
-func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want) (next time.Duration, err error) {
+func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want, held *held) (next time.Duration, err error) {
 	next = time.Hour
 	var failed []error
 	states := a.cfg.Past.States()
@@ -66,7 +66,7 @@ func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want) 
 		w, s := wants[id], states[id]
 		d := w.Alloc.DeploymentID
 		u := updateOf(&w.Alloc)
-		if d == "" || w.Stop || w.Alloc.Job == nil || u.HealthCheck == healthManual || s.HealthOf == d && s.Healthy != nil {
+		if d == "" || w.Stop || held.follows(w, s) != "" || w.Alloc.Job == nil || u.HealthCheck == healthManual || s.HealthOf == d && s.Healthy != nil {
 			a.forgetJudgement(id)
 			continue
 		}

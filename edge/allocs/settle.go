@@ -23,10 +23,11 @@ func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, er
 	if first {
 		failed = append(failed, a.adopt(ctx))
 	}
-	wants, err := a.cfg.Desired.Wants(ctx)
+	wants, held, err := a.wants(ctx)
 	if err != nil {
 		return 0, err
 	}
+	failed = append(failed, a.beginStops(ctx, wants, held))
 	next, err = a.stopOverdue(ctx, wants)
 	failed = append(failed, err)
 	a.forgetNotes(wants)
@@ -40,11 +41,15 @@ func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, er
 		if s.Ended() {
 			continue
 		}
+		if why := held.follows(wants[id], s); why != "" {
+			a.note(id, why)
+			continue
+		}
 		failed = append(failed, a.begin(ctx, wants[id], s, first))
 	}
-	due, err := a.judgeHealth(ctx, wants)
+	due, err := a.judgeHealth(ctx, wants, held)
 	failed = append(failed, err, a.removeEnded(ctx, wants))
-	return min(next, due), errors.Join(failed...)
+	return min(next, due, held.look()), errors.Join(failed...)
 }
 
 // update hands what changed to an allocation's runner; false: it has none.

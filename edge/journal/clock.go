@@ -25,6 +25,10 @@ type mark struct {
 	// Dropped counts transitions that the next gap row has to report.
 	Dropped     uint64 `cbor:"8,keyasint"`
 	DroppedEver uint64 `cbor:"9,keyasint"`
+	// HubTime is what a hub's clock showed last (UnixNano), and HubAge the age then; 0:
+	// nothing is known of it.
+	HubTime int64         `cbor:"10,keyasint,omitempty"`
+	HubAge  time.Duration `cbor:"11,keyasint,omitempty"`
 }
 
 // live is what changes with every beat and acknowledgement. It counts at once
@@ -34,6 +38,8 @@ type live struct {
 	ackAge       time.Duration
 	floor        int64
 	floorAge     time.Duration
+	hubTime      int64
+	hubAge       time.Duration
 	dirty        bool
 }
 
@@ -43,6 +49,9 @@ type clock struct {
 	offset   time.Duration // added to raw: time since boot
 	start    time.Duration // time since boot when the journal was opened
 	startAge time.Duration // age then
+	// sure is the age since which no time has passed uncounted: the boot, or, where a
+	// boot's own clock is not known, when the journal was opened.
+	sure time.Duration
 }
 
 // startClock goes on from where the last mark or row stands.
@@ -63,6 +72,10 @@ func startClock(cfg Config, last mark) clock {
 	if same {
 		c.startAge = last.Age + c.start - last.Mono
 	}
+	c.sure = c.startAge - c.start
+	if cfg.MonoRelative {
+		c.sure = c.startAge
+	}
 	return c
 }
 
@@ -78,7 +91,7 @@ func (j *Journal) Mono() time.Duration { return j.clock.mono() }
 func (j *Journal) Beat(ctx context.Context, hubTime int64) error {
 	age := j.clock.age()
 	j.mu.Lock()
-	j.live.ackAge = age
+	j.live.ackAge, j.live.hubTime, j.live.hubAge = age, hubTime, age
 	if hubTime > floorAt(j.live.floor, j.live.floorAge, age) {
 		j.live.floor, j.live.floorAge = hubTime, age
 	}
@@ -123,6 +136,19 @@ func (j *Journal) TimeFloor() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return floorAt(j.live.floor, j.live.floorAge, age)
+}
+
+// HubNow is the time by the clock of the hub that answered last, and the machine time
+// since. False where that is not known: no hub has answered since the machine booted, and
+// for how long it was off nothing tells. The machine's own wall clock is not asked.
+func (j *Journal) HubNow() (time.Time, bool) {
+	age := j.clock.age()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.live.hubTime == 0 || j.live.hubAge <= j.clock.sure {
+		return time.Time{}, false
+	}
+	return time.Unix(0, j.live.hubTime).UTC().Add(age - j.live.hubAge), true
 }
 
 func floorAt(floor int64, floorAge, age time.Duration) int64 {

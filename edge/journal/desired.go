@@ -23,6 +23,8 @@ type DesiredAlloc struct {
 	Alloc      fleet.Alloc // Job set where the body is held
 	Stop       bool
 	StopReason string
+	// Windows are those in which the stop may begin; none: at once.
+	Windows []fleet.UpdateWindow
 	// Mentioned is the index of the delivery that named it last.
 	Mentioned fleet.Index
 }
@@ -65,6 +67,11 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 		}
 	}
 	for _, a := range d.Run {
+		held, _, err := b.held(a.ID)
+		if err != nil {
+			return nil, err
+		}
+		a.StopWindows = held.StopWindows
 		body, err := encode(a)
 		if err != nil {
 			return nil, fmt.Errorf("encode allocation %s: %w", a.ID, err)
@@ -76,7 +83,7 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 		}
 	}
 	for _, s := range d.Stop {
-		if err := b.stop(s.ID, s.Reason, d.Index); err != nil {
+		if err := b.stop(s, d.Index); err != nil {
 			return nil, err
 		}
 	}
@@ -87,18 +94,52 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 }
 
 // stop marks an allocation as told to stop; one that is not known is noted, so
-// that a run that comes late does not start it. The first reason stays.
-func (b *batch) stop(id fleet.AllocID, reason string, mentioned fleet.Index) error {
-	b.m.desired = nil
-	body, err := encode(syncproto.DesiredAlloc{ID: id})
+// that a run that comes late does not start it. The first reason stays, and a stop
+// that may begin at once does not wait for windows again.
+func (b *batch) stop(s syncproto.DesiredStop, mentioned fleet.Index) error {
+	held, stopped, err := b.held(s.ID)
 	if err != nil {
-		return fmt.Errorf("encode allocation %s: %w", id, err)
+		return err
+	}
+	reason := s.Reason
+	switch waited := len(held.StopWindows) > 0; {
+	case stopped && !waited:
+		reason, s.Windows = held.Reason, nil
+	case stopped && len(s.Windows) > 0:
+		reason = held.Reason
+	}
+	b.m.desired = nil
+	held.ID, held.StopWindows = s.ID, s.Windows
+	body, err := encode(held.DesiredAlloc)
+	if err != nil {
+		return fmt.Errorf("encode allocation %s: %w", s.ID, err)
 	}
 	const upsert = `INSERT INTO desired (alloc, body, job, stop, reason, mentioned) VALUES (?, ?, '', 1, ?, ?)
 		ON CONFLICT (alloc) DO UPDATE SET
-			reason = CASE WHEN stop = 1 THEN reason ELSE excluded.reason END,
-			mentioned = max(mentioned, excluded.mentioned), stop = 1`
-	return b.db.exec(upsert, string(id), body, reason, int64(mentioned))
+			body = excluded.body, reason = excluded.reason, mentioned = max(mentioned, excluded.mentioned), stop = 1`
+	return b.db.exec(upsert, string(s.ID), body, reason, int64(mentioned))
+}
+
+// heldAlloc is an allocation as the journal holds it.
+type heldAlloc struct {
+	syncproto.DesiredAlloc
+	Reason string // of its stop
+}
+
+// held is an allocation as the journal holds it, and whether it is told to stop; nothing
+// where it is not held.
+func (b *batch) held(id fleet.AllocID) (a heldAlloc, stopped bool, err error) {
+	err = b.db.each("SELECT body, stop, reason FROM desired WHERE alloc = ?", []any{string(id)}, func(rows *sql.Rows) (bool, error) {
+		var body []byte
+		if err := rows.Scan(&body, &stopped, &a.Reason); err != nil {
+			return false, err
+		}
+		if err := decode(body, &a.DesiredAlloc); err != nil {
+			return false, damaged("desired state: %v", err)
+		}
+		return false, nil
+	})
+	return a, stopped, err
 }
 
 func (b *batch) missingBodies() (missing []string, err error) {
@@ -174,6 +215,9 @@ func (d *database) desired() (Desired, error) {
 		}
 		a.Mentioned = fleet.Index(mentioned)
 		a.Alloc = allocOf(stored, bodies[stored.JobHash])
+		for _, w := range stored.StopWindows {
+			a.Windows = append(a.Windows, fleet.UpdateWindow(w))
+		}
 		want.Allocs[stored.ID] = a
 		return true, nil
 	})
@@ -225,7 +269,7 @@ func (j *Journal) Stop(ctx context.Context, alloc fleet.AllocID, reason string, 
 		if err := b.step(StepStop); err != nil {
 			return err
 		}
-		if err := b.stop(alloc, reason, 0); err != nil {
+		if err := b.stop(syncproto.DesiredStop{ID: alloc, Reason: reason}, 0); err != nil {
 			return err
 		}
 		return b.record(ts)

@@ -162,6 +162,7 @@ func (j *Journal) open() error {
 	j.live = live{
 		acknowledged: min(mem.mark.Acknowledged, mem.head.Last),
 		ackAge:       mem.mark.AckAge, floor: mem.mark.Floor, floorAge: mem.mark.FloorAge,
+		hubTime: mem.mark.HubTime, hubAge: mem.mark.HubAge,
 		dirty: true, // the first commit marks this boot
 	}
 	if planted.On(planted.ResetStopDeadline) && mem.mark.AckAge >= 0 {

@@ -253,6 +253,7 @@ func (b *batch) flush() error {
 	b.m.mark = mark{
 		BootID: b.j.cfg.BootID, Mono: b.j.clock.mono(), Age: age,
 		AckAge: b.live.ackAge, Floor: b.live.floor, FloorAge: b.live.floorAge,
+		HubTime: b.live.hubTime, HubAge: b.live.hubAge,
 		Acknowledged: b.live.acknowledged,
 		Dropped:      b.m.mark.Dropped, DroppedEver: b.m.mark.DroppedEver,
 	}

@@ -1,0 +1,148 @@
+package allocs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"skerry/fleet"
+	"skerry/fleet/cron"
+)
+
+// A stop that a newer version is the reason of may come with windows: it begins while one
+// of them is open, by a hub's clock and the machine time since, and where that clock is not
+// known it does not begin. Until then the allocation runs as if nobody had named it, and
+// what follows it here does not start. That it begins is journaled first, so that it is not
+// held back again when the window closes.
+
+// held is what waits for windows.
+type held struct {
+	stops map[fleet.AllocID]string // why a stop has not begun
+	due   map[fleet.AllocID]bool   // stops whose window is open
+	names map[name]string          // what runs on, by name
+	next  time.Duration            // until the first window opens; 0: not known
+}
+
+// name is a name of a job's allocations.
+type name struct {
+	namespace string
+	job       fleet.JobID
+	name      string
+}
+
+func nameOf(a *fleet.Alloc) name { return name{a.Namespace, a.JobID, a.Name} }
+
+// How often is looked what the time is while something waits for a window: the clock of a
+// hub may be put right, and become known.
+const (
+	lookForClock  = 5 * time.Second
+	lookForWindow = time.Minute
+)
+
+// wants reads what is wanted: what is to stop in a window, and whose windows are closed, is
+// wanted to run on.
+func (a *Allocs) wants(ctx context.Context) (map[fleet.AllocID]Want, *held, error) {
+	wants, err := a.cfg.Desired.Wants(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	h := &held{stops: map[fleet.AllocID]string{}, due: map[fleet.AllocID]bool{}, names: map[name]string{}}
+	var states map[fleet.AllocID]State
+	for _, id := range sortedKeys(wants) {
+		w := wants[id]
+		if !w.Stop || len(w.Windows) == 0 {
+			continue
+		}
+		if states == nil {
+			states = a.cfg.Past.States()
+		}
+		if s := states[id]; s.ClientStatus == "" || s.Ended() || w.Alloc.Job == nil {
+			continue // nothing of it is disturbed
+		}
+		why, opens := a.closed(w.Windows)
+		if why == "" {
+			h.due[id] = true
+			continue
+		}
+		h.hold(&w.Alloc, why, opens)
+		w.Stop = false
+		wants[id] = w
+	}
+	return wants, h, nil
+}
+
+// closed says why a stop may not begin now; opens is how long until it may, 0 where that
+// is not known.
+func (a *Allocs) closed(windows []fleet.UpdateWindow) (why string, opens time.Duration) {
+	now, ok := a.cfg.Past.HubNow()
+	if !ok {
+		return "waits for a window, and for a hub to say what the time is", 0
+	}
+	s, err := cron.Windows(windows, a.cfg.TimeZone, now)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("waits for a window that cannot be read: %v", err), 0
+	case s.Open:
+		return "", 0
+	case s.Next.IsZero():
+		return "waits for a window, and none opens again", 0
+	}
+	return "waits for its window, which opens at " + s.Next.UTC().Format(time.RFC3339), s.Next.Sub(now)
+}
+
+func (h *held) hold(a *fleet.Alloc, why string, opens time.Duration) {
+	h.stops[a.ID] = why
+	h.names[nameOf(a)] = why
+	if opens > 0 && (h.next == 0 || opens < h.next) {
+		h.next = opens
+	}
+}
+
+// why says why an allocation that is to stop runs on; "".
+func (h *held) why(id fleet.AllocID) string {
+	if why := h.stops[id]; why != "" {
+		return "is to be replaced: " + why
+	}
+	return ""
+}
+
+// follows says why an allocation that has not begun does not: what it follows runs on. "":
+// it follows nothing.
+func (h *held) follows(w Want, s State) string {
+	if len(h.names) == 0 || h.stops[w.Alloc.ID] != "" || w.Stop || s.ClientStatus != "" {
+		return ""
+	}
+	return h.names[nameOf(&w.Alloc)]
+}
+
+// look is how soon to look again for what is held.
+func (h *held) look() time.Duration {
+	switch {
+	case len(h.stops) == 0:
+		return time.Hour
+	case h.next == 0:
+		return lookForClock
+	}
+	return min(h.next, lookForWindow)
+}
+
+// beginStops journals that the stops begin whose window is open.
+func (a *Allocs) beginStops(ctx context.Context, wants map[fleet.AllocID]Want, h *held) error {
+	var failed []error
+	for _, id := range sortedKeys(wants) {
+		if !h.due[id] {
+			continue
+		}
+		w := wants[id]
+		row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, Message: "its window of updates is open: " + w.StopReason}
+		if err := a.cfg.Desired.Stop(ctx, id, w.StopReason, row); err != nil {
+			failed = append(failed, fmt.Errorf("begin to stop allocation %s: %w", fleet.Short(id), err))
+			w.Stop = false
+			h.hold(&w.Alloc, "the journal does not take it", 0)
+		}
+		w.Windows = nil
+		wants[id] = w
+	}
+	return errors.Join(failed...)
+}

@@ -1,0 +1,242 @@
+package allocs_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/edge/allocs"
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// A virtual clock begins at midnight, UTC.
+var night = []syncproto.DesiredWindow{{Cron: "0 2 * * *", Duration: time.Hour}}
+
+// slot is an edge with one name: "old" runs.
+type slot struct {
+	*testing.T
+	n *notebook
+	f *factory
+	l *life
+}
+
+func newSlot(t *testing.T) *slot {
+	s := &slot{T: t, n: newNotebook(), f: &factory{}}
+	s.n.wants["old"] = named("old")
+	s.live()
+	s.is("old", fleet.ClientRunning)
+	return s
+}
+
+func named(id fleet.AllocID) allocs.Want {
+	w := want(id, 0)
+	w.Alloc.Name, w.Alloc.JobID = "shop.g[0]", "shop"
+	return w
+}
+
+func (s *slot) live() {
+	s.Helper()
+	s.l = mustLive(s.T, s.n, s.f, func(c *allocs.Config) { c.TimeZone = "Europe/Berlin" })
+	synctest.Wait()
+}
+
+// replace tells the edge to replace old by others, in windows.
+func (s *slot) replace(windows []syncproto.DesiredWindow, by ...fleet.AllocID) {
+	s.Helper()
+	s.n.set(func() {
+		for _, id := range by {
+			s.n.wants[id] = named(id)
+		}
+	})
+	s.stop(windows, "old")
+}
+
+func (s *slot) stop(windows []syncproto.DesiredWindow, id fleet.AllocID) {
+	s.Helper()
+	stop := syncproto.DesiredStop{ID: id, Reason: "version 2", Windows: windows}
+	if _, _, err := s.l.Deliver(s.Context(), syncproto.Desired{Index: 9, Stop: []syncproto.DesiredStop{stop}}); err != nil {
+		s.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (s *slot) is(id fleet.AllocID, status string) {
+	s.Helper()
+	if got := s.n.States()[id].ClientStatus; got != status {
+		s.Fatalf("at %s %s is %q, want %q", time.Now().UTC().Format(time.TimeOnly), id, got, status)
+	}
+}
+
+// at lets time pass until an hour of the virtual day, UTC.
+func (s *slot) at(clock string) {
+	s.Helper()
+	when, err := time.Parse("2006-01-02 15:04", clock)
+	if err != nil {
+		s.Fatal(err)
+	}
+	time.Sleep(time.Until(when))
+	synctest.Wait()
+}
+
+func TestWindows(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		run  func(s *slot)
+	}{
+		// 02:00 of Berlin is 01:00 UTC in January.
+		{"what came while it was closed begins when it opens, in the site's zone", func(s *slot) {
+			s.replace(night, "new")
+			s.at("2000-01-01 00:59")
+			s.is("old", fleet.ClientRunning)
+			s.is("new", "")
+			status, err := s.l.Status(s.Context())
+			if err != nil || !strings.Contains(status["old"].Note, "2000-01-01T01:00:00Z") || !strings.Contains(status["new"].Note, "2000-01-01T01:00:00Z") {
+				s.Fatalf("%v: %q, %q", err, status["old"].Note, status["new"].Note)
+			}
+			s.at("2000-01-01 01:01")
+			s.is("old", fleet.ClientComplete)
+			s.is("new", fleet.ClientRunning)
+		}},
+		{"in the zone that the window names", func(s *slot) {
+			s.replace([]syncproto.DesiredWindow{{Cron: "0 2 * * *", Duration: time.Hour, TimeZone: "America/New_York"}}, "new")
+			s.at("2000-01-01 06:59")
+			s.is("old", fleet.ClientRunning)
+			s.at("2000-01-01 07:01")
+			s.is("new", fleet.ClientRunning)
+		}},
+		{"what comes while it is open begins at once", func(s *slot) {
+			s.at("2000-01-01 01:30")
+			s.replace(night, "new")
+			s.is("old", fleet.ClientComplete)
+			s.is("new", fleet.ClientRunning)
+		}},
+		{"what comes late waits for the next one", func(s *slot) {
+			s.at("2000-01-01 02:00")
+			s.replace(night, "new")
+			s.at("2000-01-02 00:59")
+			s.is("old", fleet.ClientRunning)
+			s.at("2000-01-02 01:01")
+			s.is("new", fleet.ClientRunning)
+		}},
+		{"an agent that starts again, and a machine that reboots, hold it back", func(s *slot) {
+			s.replace(night, "new")
+			s.l.end()
+			s.live()
+			s.is("old", fleet.ClientRunning)
+			s.l.end()
+			s.n.boot = boot2
+			s.live()
+			s.is("old", fleet.ClientRunning)
+			s.is("new", "")
+			s.at("2000-01-01 01:01")
+			s.is("new", fleet.ClientRunning)
+			if r := s.f.of("new"); len(r) != 1 {
+				s.Fatalf("%d runners of what waited", len(r))
+			}
+		}},
+		{"a clock that no hub has set since the machine booted begins nothing", func(s *slot) {
+			s.replace(night, "new")
+			s.n.set(func() { s.n.blind = true })
+			s.at("2000-01-03 01:30")
+			s.is("old", fleet.ClientRunning)
+			s.is("new", "")
+			s.n.set(func() { s.n.blind = false })
+			s.at("2000-01-03 01:31")
+			s.is("old", fleet.ClientComplete)
+			s.is("new", fleet.ClientRunning)
+		}},
+		{"what has begun ends after its window, in another life of the agent", func(s *slot) {
+			s.at("2000-01-01 01:30")
+			s.stop(night, "old")
+			if w := s.n.wants["old"]; len(w.Windows) != 0 || w.StopReason != "version 2" {
+				s.Fatalf("that it began is not journaled: %+v", w)
+			}
+		}},
+		{"a stop that waits is let go by one that does not", func(s *slot) {
+			s.replace(night, "new")
+			s.stop(nil, "old")
+			s.is("old", fleet.ClientComplete)
+			s.is("new", fleet.ClientRunning)
+		}},
+		{"somebody on site waits for no window", func(s *slot) {
+			s.replace(night, "new")
+			if err := s.l.Stop(s.Context(), "old", "smoke"); err != nil {
+				s.Fatal(err)
+			}
+			synctest.Wait()
+			s.is("old", fleet.ClientComplete)
+			if s.n.wants["old"].StopReason != "stopped on site: smoke" {
+				s.Fatalf("%+v", s.n.wants["old"])
+			}
+		}},
+		{"another version takes the place of one that waited", func(s *slot) {
+			s.replace(night, "new")
+			s.n.set(func() { s.n.wants["newer"] = named("newer") })
+			s.stop(night, "new")
+			s.is("old", fleet.ClientRunning)
+			s.is("new", fleet.ClientComplete)
+			s.is("newer", "")
+			s.at("2000-01-01 01:01")
+			s.is("old", fleet.ClientComplete)
+			s.is("newer", fleet.ClientRunning)
+			if len(s.f.of("new")) != 0 {
+				s.Fatal("the version between has run")
+			}
+		}},
+		{"a window that cannot be read does not open", func(s *slot) {
+			s.replace([]syncproto.DesiredWindow{{Cron: "soon", Duration: time.Hour}}, "new")
+			s.at("2000-01-02 00:00")
+			s.is("old", fleet.ClientRunning)
+		}},
+		{"others of the job are not held back", func(s *slot) {
+			s.replace(night, "new")
+			s.n.set(func() {
+				w := named("second")
+				w.Alloc.Name = "shop.g[1]"
+				s.n.wants["second"] = w
+			})
+			s.l.Nudge()
+			synctest.Wait()
+			s.is("second", fleet.ClientRunning)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { tc.run(newSlot(t)) })
+		})
+	}
+}
+
+// The time in which it has to become healthy does not run while it is held back.
+func TestHealthIsNotJudgedWhileAWindowIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlot(t)
+		s.n.set(func() {
+			w := named("new")
+			w.Alloc.DeploymentID = "d"
+			w.Alloc.Job.TaskGroups[0].Update = &fleet.Update{HealthyDeadline: time.Minute, MinHealthyTime: time.Second}
+			s.n.wants["new"] = w
+		})
+		s.replace(night)
+		s.at("2000-01-01 00:59")
+		if h := s.n.States()["new"].Healthy; h != nil {
+			t.Fatalf("judged before it began: healthy %t", *h)
+		}
+	})
+}
+
+// A disk that does not take that a stop begins keeps the allocation running.
+func TestAStopThatIsNotJournaledDoesNotBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlot(t)
+		s.replace(night, "new")
+		s.n.set(func() { s.n.full = true })
+		s.at("2000-01-01 01:10")
+		s.is("old", fleet.ClientRunning)
+		s.n.set(func() { s.n.full = false })
+		s.at("2000-01-01 01:11")
+		s.is("old", fleet.ClientComplete)
+		s.is("new", fleet.ClientRunning)
+	})
+}

@@ -1,0 +1,97 @@
+package journal_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"skerry/edge/journal"
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+var nightly = []syncproto.DesiredWindow{{Cron: "0 2 * * *", Duration: time.Hour, TimeZone: "Europe/Oslo"}}
+
+// A stop's windows are kept with it: also where the allocation is named again, and until a
+// stop comes that waits for none.
+func TestStopsInWindowsAreKept(t *testing.T) {
+	ctx := context.Background()
+	m, path := newMachine(), dbPath(t)
+	j := mustOpen(t, m.config(path))
+	run := []syncproto.DesiredAlloc{{ID: allocID(1), JobID: "shop", Name: "shop.g[0]"}}
+	deliver := func(d syncproto.Desired) {
+		t.Helper()
+		if _, err := j.PutDesired(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(windows int, reason string) {
+		t.Helper()
+		want, err := j.Desired(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := want.Allocs[allocID(1)]
+		if !a.Stop || len(a.Windows) != windows || a.StopReason != reason || a.Alloc.Name != "shop.g[0]" {
+			t.Fatalf("%d windows, %q, wanted %d, %q: %+v", len(a.Windows), a.StopReason, windows, reason, a)
+		}
+		if windows > 0 && a.Windows[0] != (fleet.UpdateWindow{Cron: "0 2 * * *", Duration: time.Hour, TimeZone: "Europe/Oslo"}) {
+			t.Fatalf("windows: %+v", a.Windows)
+		}
+	}
+	stop := func(reason string, windows []syncproto.DesiredWindow) []syncproto.DesiredStop {
+		return []syncproto.DesiredStop{{ID: allocID(1), Reason: reason, Windows: windows}}
+	}
+	deliver(syncproto.Desired{Index: 1, Run: run})
+	deliver(syncproto.Desired{Index: 2, Stop: stop("version 2", nightly)})
+	check(1, "version 2")
+	mustClose(t, j)
+	m.reboot(boot2, time.Unix(0, 0))
+	j = mustOpen(t, m.config(path))
+	check(1, "version 2")
+	deliver(syncproto.Desired{Index: 3, Full: true, Run: run, Stop: stop("version 2", nightly)})
+	check(1, "version 2")
+	deliver(syncproto.Desired{Index: 4, Stop: stop("the job was stopped", nil)})
+	check(0, "the job was stopped")
+	deliver(syncproto.Desired{Index: 5, Stop: stop("version 3", nightly)})
+	check(0, "the job was stopped")
+}
+
+// What time it is by the hub's clock is known as long as the machine has run since.
+func TestHubNow(t *testing.T) {
+	ctx := context.Background()
+	m, path := newMachine(), dbPath(t)
+	hub := m.wall.Add(time.Hour)
+	j := mustOpen(t, m.config(path))
+	check := func(j *journal.Journal, want time.Time) {
+		t.Helper()
+		switch now, ok := j.HubNow(); {
+		case ok != !want.IsZero():
+			t.Fatalf("known %t: %s", ok, now)
+		case ok && !now.Equal(want):
+			t.Fatalf("it is %s, not %s", now, want)
+		}
+	}
+	check(j, time.Time{})
+	m.pass(time.Minute)
+	if err := j.Beat(ctx, hub.UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	m.pass(time.Minute)
+	m.wall = time.Unix(0, 0) // the machine's own clock says nothing
+	check(j, hub.Add(time.Minute))
+	mustClose(t, j)
+	m.pass(time.Minute) // the agent is down, the machine is not
+	j = mustOpen(t, m.config(path))
+	check(j, hub.Add(2*time.Minute))
+	mustClose(t, j)
+	m.reboot(boot2, time.Unix(0, 0))
+	m.pass(time.Minute)
+	j = mustOpen(t, m.config(path))
+	check(j, time.Time{}) // for how long it was off nobody knows
+	if err := j.Beat(ctx, hub.Add(-time.Hour).UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	m.pass(time.Second)
+	check(j, hub.Add(-time.Hour).Add(time.Second)) // a hub's clock that was put right is believed
+}
