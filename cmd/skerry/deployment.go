@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +57,7 @@ func deploymentStatus(o *operator) *cobra.Command {
 		Use: "status ID", Short: "Show how far a rollout is, by group and site", Args: cobra.ExactArgs(1),
 		Long: "Show how far a rollout is. Of the newest version allocations are healthy, running (not known to\n" +
 			"be healthy yet) or failed; deferred ones are on edges that are away, waiting ones still run an\n" +
-			"older version.",
+			"older version, and of these some are deferred until a window of updates opens.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.client()
 			if err != nil {
@@ -127,7 +128,23 @@ func writeProgress(out io.Writer, p api.Progress) error {
 		}
 		t.Add(group, "all", sum.Healthy, sum.Running, sum.Deferred, sum.Failed, sum.Waiting, desired)
 	}
-	return t.Write(out)
+	if err := t.Write(out); err != nil {
+		return err
+	}
+	for _, group := range d.Groups() {
+		if w := p.Windows[group]; w.Deferred > 0 {
+			fmt.Fprintf(out, "\nGroup %q: %s\n", group, windowLine(w))
+		}
+	}
+	return nil
+}
+
+// windowLine says what of a group waits for a window of updates.
+func windowLine(w api.WindowProgress) string {
+	if w.Opens == nil {
+		return fmt.Sprintf("%d of those that wait are deferred by their windows, none of which opens again", w.Deferred)
+	}
+	return fmt.Sprintf("%d of those that wait are deferred by their windows, the next of which opens at %s", w.Deferred, w.Opens.UTC().Format(time.RFC3339))
 }
 
 func deploymentPromote(o *operator) *cobra.Command {

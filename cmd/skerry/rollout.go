@@ -88,10 +88,23 @@ func (f *followed) rolled(p api.Progress) (bool, error) {
 		return len(why) > 0, f.waits(why...)
 	case promotable(p):
 		return true, f.waits(fmt.Sprintf("its canaries are healthy, and wait for somebody: skerry deployment promote %s", fleet.Short(d.ID)))
+	case sum.Shut > 0 && sum.Shut == sum.Waiting:
+		return true, f.waits(shutLines(p)...)
 	case sum.Waiting == 0 && sum.Deferred > 0 && sum.Healthy > 0 && waitsForAll(d):
 		return true, f.waits(fmt.Sprintf("deployment %s waits for %d on nodes that are away", fleet.Short(d.ID), sum.Deferred))
 	}
 	return false, nil
+}
+
+// shutLines say what of a deployment waits for windows of updates.
+func shutLines(p api.Progress) []string {
+	var lines []string
+	for _, group := range p.Deployment.Groups() {
+		if w := p.Windows[group]; w.Deferred > 0 {
+			lines = append(lines, fmt.Sprintf("group %q: %s", group, windowLine(w)))
+		}
+	}
+	return lines
 }
 
 // waits is the end of following a job of which not all runs, for these reasons.

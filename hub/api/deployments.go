@@ -51,7 +51,7 @@ func (a *API) readDeployment(v *state.View, r *http.Request, _ query) (any, flee
 	if err != nil {
 		return nil, v.TableIndex("deployments"), err
 	}
-	return d, d.ModifyIndex, nil
+	return DeploymentDetail{d, a.shutters(v, d).windows(d)}, d.ModifyIndex, nil
 }
 
 func (a *API) deploymentAllocs(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
@@ -79,16 +79,26 @@ func (a *API) jobDeployment(v *state.View, r *http.Request, q query) (any, fleet
 type Progress struct {
 	Deployment *fleet.Deployment
 	Groups     map[string]map[string]SiteProgress // by group, then site
+	// Windows is what waits for windows of updates, by group; nil: nothing can.
+	Windows map[string]WindowProgress `json:",omitempty"`
 }
 
 // SiteProgress counts a group's allocations at one site: those of the newest version
 // that are healthy, running or failed, and those on edges that are away, which are
-// deferred. Waiting are those of older versions that are within reach.
-type SiteProgress struct{ Healthy, Running, Deferred, Failed, Waiting int }
+// deferred. Waiting are those of older versions that are within reach; Shut is the part of
+// them whose windows of updates are closed.
+type SiteProgress struct {
+	Healthy, Running, Deferred, Failed, Waiting int
+
+	Shut int `json:",omitempty"`
+}
 
 // Plus adds what is at another site.
 func (s SiteProgress) Plus(o SiteProgress) SiteProgress {
-	return SiteProgress{s.Healthy + o.Healthy, s.Running + o.Running, s.Deferred + o.Deferred, s.Failed + o.Failed, s.Waiting + o.Waiting}
+	return SiteProgress{
+		Healthy: s.Healthy + o.Healthy, Running: s.Running + o.Running, Deferred: s.Deferred + o.Deferred,
+		Failed: s.Failed + o.Failed, Waiting: s.Waiting + o.Waiting, Shut: s.Shut + o.Shut,
+	}
 }
 
 // Total adds up a group's sites.
@@ -105,7 +115,8 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 	if err != nil {
 		return nil, v.TableIndex("deployments"), err
 	}
-	p := Progress{Deployment: d, Groups: map[string]map[string]SiteProgress{}}
+	shut := a.shutters(v, d)
+	p := Progress{Deployment: d, Groups: map[string]map[string]SiteProgress{}, Windows: shut.windows(d)}
 	for al := range v.AllocsByJob(d.Namespace, d.JobID) {
 		if _, ok := d.TaskGroups[al.TaskGroup]; !ok || al.ServerTerminal() {
 			continue
@@ -118,7 +129,12 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 			p.Groups[al.TaskGroup] = map[string]SiteProgress{}
 		}
 		s := p.Groups[al.TaskGroup][site]
-		s.count(al, d)
+		if _, closed := shut.closed(al); closed {
+			s.Waiting++
+			s.Shut++
+		} else {
+			s.count(al, d)
+		}
 		p.Groups[al.TaskGroup][site] = s
 	}
 	return p, max(v.TableIndex("allocs"), v.TableIndex("deployments")), nil
