@@ -14,7 +14,6 @@ var unsupported = []struct {
 	name  string
 	paths []string // of fields, without indexes
 }{
-	{"windows of an update block", []string{"TaskGroups.Update.Windows"}},
 	{"migrate of ephemeral_disk", []string{"TaskGroups.EphemeralDisk.Migrate"}},
 	{"network block of a task", []string{"TaskGroups.Tasks.Resources.Networks"}},
 	{"network mode other than host", []string{"TaskGroups.Networks.Mode"}},

@@ -14,7 +14,7 @@ var uses = map[string]string{
 	"ConsulNamespace": `"x"`, "VaultNamespace": `"x"`,
 	"Affinities": `[{"LTarget": "${attr.x}", "RTarget": "1"}]`, "Spreads": `[{"Attribute": "${node.datacenter}"}]`,
 	"Multiregion": `{"Regions": [{"Name": "x"}]}`, "Periodic": `{"Spec": "@daily"}`, "ParameterizedJob": `{}`,
-	"Windows": `[{"Cron": "0 2 * * *", "Duration": 3600000000000}]`, "Migrate": `{"MaxParallel": 2}`,
+	"Migrate":  `{"MaxParallel": 2}`,
 	"Networks": `[{}]`, "Services": `[{}]`, "Volumes": `{"v": {"Type": "host"}}`, "Scaling": `{"Max": 3}`,
 	"Consul": `{"Namespace": "x"}`, "ShutdownDelay": `1`,
 	"Sticky": `true`, "RenderTemplates": `true`, "Disabled": `true`,

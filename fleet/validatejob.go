@@ -143,7 +143,7 @@ func (u *Update) validate(ps *Problems, path string) {
 }
 
 // maxWindows bounds the windows of an update block: each travels with what it holds back.
-const maxWindows = 32
+const maxWindows = 10
 
 // validateSites checks what is Skerry's own; whether a window's expression says
 // something is for package cron to tell.

@@ -78,6 +78,7 @@ type EdgeConfig struct {
 	Name       string
 	Datacenter string
 	Site       string
+	TimeZone   string
 	NodePool   string
 	Meta       map[string]string
 	Attributes map[string]string // beside those that every machine has

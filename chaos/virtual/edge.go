@@ -97,7 +97,7 @@ func (e *Edge) config(l *life) edge.Config {
 	booted := e.booted
 	return edge.Config{
 		DataDir: e.Dir, Hubs: e.c.hubAddrs(), TokenFile: e.c.tokenFile(),
-		Name: e.Name, Datacenter: e.cfg.Datacenter, Site: e.cfg.Site, NodePool: e.cfg.NodePool, Meta: e.cfg.Meta, Version: "virtual",
+		Name: e.Name, Datacenter: e.cfg.Datacenter, Site: e.cfg.Site, TimeZone: e.cfg.TimeZone, NodePool: e.cfg.NodePool, Meta: e.cfg.Meta, Version: "virtual",
 		Runners: e.runners, Describe: e.describe,
 		ListenPacket: e.listen,
 		ListenLocal:  func(string) (net.Listener, error) { return e.Host.Listen(localPort) },

@@ -69,21 +69,43 @@ func location(zone string) (*time.Location, error) {
 	return where, nil
 }
 
-// next asks the library, which panics on some expressions.
-func next(spec string, from time.Time) (at time.Time, err error) {
+func next(spec string, from time.Time) (time.Time, error) {
+	e, err := compile(spec)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return e.next(from)
+}
+
+// expression is one that was read. The library panics on some.
+type expression struct {
+	spec string
+	e    *cronexpr.Expression
+}
+
+func (x expression) next(from time.Time) (at time.Time, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = malformed(x.spec, fmt.Errorf("%v", p))
+		}
+	}()
+	return x.e.Next(from), nil
+}
+
+func compile(spec string) (x expression, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = malformed(spec, fmt.Errorf("%v", p))
 		}
 	}()
 	if len(spec) > maxExpression {
-		return time.Time{}, fleet.Errorf(fleet.CodeInvalid, "cron expression of %d bytes: at most %d are taken", len(spec), maxExpression)
+		return expression{}, fleet.Errorf(fleet.CodeInvalid, "cron expression of %d bytes: at most %d are taken", len(spec), maxExpression)
 	}
 	e, err := cronexpr.Parse(spec)
 	if err != nil {
-		return time.Time{}, malformed(spec, err)
+		return expression{}, malformed(spec, err)
 	}
-	return e.Next(from), nil
+	return expression{spec, e}, nil
 }
 
 func malformed(spec string, err error) error {

@@ -110,14 +110,15 @@ const alwaysFor = 5 * fleet.MaxDuration
 // steps as are left, or for alwaysFor: each leads to the end of a window that is open
 // when the last one would close.
 func alwaysOpen(p fleet.Periodic, length time.Duration, start time.Time, steps *int) bool {
-	if *steps <= 0 {
+	x, err := compile(p.Spec)
+	if err != nil || *steps <= 0 {
 		return false
 	}
 	for end := start.Add(length); *steps > 0 && end.Sub(start) < alwaysFor; *steps-- {
 		// A start shortly before the end leads far; any within the window leads on.
 		open := false
 		for _, back := range []time.Duration{length / 8, length} {
-			next, err := Next(p, end.Add(-back))
+			next, err := x.next(end.Add(-back))
 			if err != nil || next.IsZero() {
 				return false
 			}

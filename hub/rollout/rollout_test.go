@@ -487,3 +487,32 @@ func (t told) Apply(ctx context.Context, c state.Command) (state.Result, error) 
 	t.asked <- struct{}{}
 	return res, err
 }
+
+// The deadline of a rollout does not run while what is left of it waits for a window, and
+// begins anew when one opens.
+func TestDeadlinesRunInWindows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(30 * time.Minute) // a virtual clock begins at a full hour
+		c := newCluster(t)
+		c.lead()
+		nightly := func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
+			g.Update = &fleet.Update{MaxParallel: 2, Windows: []fleet.UpdateWindow{{Cron: "0 * * * *", Duration: 20 * time.Minute}}}
+			s.ProgressDeadline, s.DesiredTotal = 5*time.Minute, 2
+		}
+		old := c.register("shop", "1", nightly)
+		waits := c.place(old, false)
+		c.healthy(old, waits)
+		d := c.register("shop", "2", nightly)
+		c.healthy(d, c.place(d, false))
+		time.Sleep(29 * time.Minute)
+		synctest.Wait()
+		c.status(d, fleet.DeploymentRunning, "") // long after its deadline
+		time.Sleep(5 * time.Minute)              // the window has been open for 4 minutes
+		synctest.Wait()
+		c.status(d, fleet.DeploymentRunning, "")
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline) // nothing came of it in its window
+		c.settle()
+	})
+}

@@ -1,0 +1,244 @@
+package virtual_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/chaos/fabric"
+	"skerry/chaos/virtual"
+	"skerry/fleet"
+	"skerry/hub/api"
+	"skerry/hub/state"
+)
+
+// kolkata is half an hour off the full hour: a window that opens at every full hour opens
+// there at half past, UTC.
+const kolkata = "Asia/Kolkata"
+
+// TestWindowsOfUpdates rolls a version out over edges in two time zones. Of those in UTC one
+// is out of reach when its window opens, and gets its update in the next one. Of those in
+// Kolkata one hears of its update when its window has closed again, holds it back over an
+// agent's death, and begins it by itself when the next one opens, out of reach.
+func TestWindowsOfUpdates(t *testing.T) {
+	dir := mustMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := &windowed{T: t}
+		w.start(dir)
+		defer mustClose(t, w.c)
+		w.register(0)
+		mustCome(t, w.c, 5*time.Minute, "the first version is everywhere", func(v *state.View) bool { return standingOf(v, "till", 0).healthy == 4 })
+
+		w.until(12 * time.Minute) // no window is open
+		away := w.cut("utc-1")
+		w.until(20 * time.Minute)
+		w.register(1)
+		w.until(29 * time.Minute)
+		w.run(0, "utc-0", "utc-1", "kolkata-0", "kolkata-1")
+		w.deferred(3, 30*time.Minute)
+
+		w.until(29*time.Minute + 58*time.Second)
+		late := w.cut("kolkata-1") // too short for a missed deadline when the window opens
+		w.until(39 * time.Minute)
+		w.run(1, "kolkata-0")
+		w.run(0, "utc-0", "utc-1", "kolkata-1")
+		w.until(41 * time.Minute)
+		late.Heal()
+		w.until(50 * time.Minute)
+		w.holds("kolkata-1")
+		late = w.cut("kolkata-1")
+		edge := w.c.Edge("kolkata-1")
+		if err := edge.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := edge.Start(); err != nil {
+			t.Fatal(err)
+		}
+
+		w.until(69 * time.Minute)
+		w.run(1, "utc-0", "kolkata-0")
+		w.until(75 * time.Minute)
+		away.Heal() // its window has closed
+		w.until(89 * time.Minute)
+		w.run(0, "utc-1", "kolkata-1")
+		w.until(95 * time.Minute)
+		w.run(1, "kolkata-1") // by itself
+		w.run(0, "utc-1")
+		late.Heal()
+		w.until(119 * time.Minute)
+		w.run(0, "utc-1")
+		w.deferred(1, 120*time.Minute)
+		if d := rolloutOf(w.view(), "till"); d.Status != fleet.DeploymentRunning {
+			t.Fatalf("the deployment is %s: %s", d.Status, d.StatusDescription)
+		}
+		w.until(129 * time.Minute)
+		w.run(1, "utc-0", "utc-1", "kolkata-0", "kolkata-1")
+		n := 0
+		for d := range w.view().DeploymentsByJob(fleet.DefaultNamespace, "till") {
+			if n++; d.Status != fleet.DeploymentSuccessful {
+				t.Errorf("deployment of version %d is %s: %s", d.JobVersion, d.Status, d.StatusDescription)
+			}
+		}
+		if n != 2 {
+			t.Errorf("%d deployments, wants one of each version", n)
+		}
+		if n := len(w.wakes()); n > 8 {
+			t.Errorf("%d evaluations were to wait for windows: %v", n, w.wakes())
+		}
+	})
+}
+
+// TestARebootedEdgeWaitsForTheTime holds an update back over a reboot without a link: for
+// how long the machine was off nobody knows, so it begins nothing until a hub says what time
+// it is.
+func TestARebootedEdgeWaitsForTheTime(t *testing.T) {
+	dir := mustMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := &windowed{T: t}
+		w.start(dir)
+		defer mustClose(t, w.c)
+		w.register(0)
+		mustCome(t, w.c, 5*time.Minute, "the first version is everywhere", func(v *state.View) bool { return standingOf(v, "till", 0).healthy == 4 })
+		w.until(15 * time.Minute)
+		w.register(1)
+		w.until(29*time.Minute + 58*time.Second)
+		cut := w.cut("kolkata-1")
+		w.until(41 * time.Minute)
+		cut.Heal()
+		w.until(50 * time.Minute)
+		w.holds("kolkata-1")
+		cut = w.cut("kolkata-1")
+		edge := w.c.Edge("kolkata-1")
+		if err := edge.PowerCut(); err != nil {
+			t.Fatal(err)
+		}
+		if err := edge.Boot(); err != nil {
+			t.Fatal(err)
+		}
+		w.until(95 * time.Minute) // in its next window
+		w.run(0, "kolkata-1")
+		cut.Heal()
+		w.until(99 * time.Minute)
+		w.run(1, "kolkata-1")
+	})
+}
+
+// windowed is a fleet in two time zones with a system job.
+type windowed struct {
+	*testing.T
+	c     *virtual.Cluster
+	began time.Time // a full hour
+}
+
+func (w *windowed) start(dir string) {
+	w.Helper()
+	cfg := virtual.Config{Dir: dir, Hubs: []string{"hub-1"}, Seed: 1, Tuning: virtual.Stretched, BackoffCap: 10 * time.Second}
+	for _, name := range []string{"utc-0", "utc-1"} {
+		cfg.Edges = append(cfg.Edges, virtual.EdgeConfig{Name: name, Datacenter: "dc1", Site: "north"})
+	}
+	for _, name := range []string{"kolkata-0", "kolkata-1"} {
+		cfg.Edges = append(cfg.Edges, virtual.EdgeConfig{Name: name, Datacenter: "dc1", Site: "south", TimeZone: kolkata})
+	}
+	c, err := virtual.Start(w.Context(), cfg)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.c, w.began = c, time.Now().Truncate(time.Hour)
+	mustCome(w.T, c, 5*time.Minute, "all edges are ready", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeReady) == 4 })
+}
+
+func (w *windowed) register(version int) {
+	w.Helper()
+	job := everywhere("till", version, "all")
+	u := job.TaskGroups[0].Update
+	u.MaxUnavailablePerSite = 0
+	u.Windows = []fleet.UpdateWindow{{Cron: "0 * * * *", Duration: 10 * time.Minute}}
+	mustDo(w.T, w.c, http.MethodPut, "/v1/jobs", map[string]any{"Job": job}, nil)
+}
+
+// until lets time pass until so long after the beginning.
+func (w *windowed) until(d time.Duration) {
+	time.Sleep(time.Until(w.began.Add(d)))
+}
+
+func (w *windowed) cut(name string) *fabric.Fault {
+	return w.c.Net.Cut(fabric.Hosts(name), fabric.Everyone, fabric.Both, fabric.Silent)
+}
+
+func (w *windowed) view() *state.View { return lead(w.T, w.c).State().View() }
+
+// run checks which version, and no other, runs on edges, as these say themselves.
+func (w *windowed) run(version uint64, names ...string) {
+	w.Helper()
+	for _, name := range names {
+		s, err := w.c.Edge(name).Agent().Agent().Status(context.Background())
+		if err != nil {
+			w.Fatal(err)
+		}
+		n := 0
+		for _, a := range s.Allocs {
+			if a.ClientStatus != fleet.ClientRunning {
+				continue
+			}
+			if n++; a.JobVersion != version {
+				w.Errorf("%s after %s: version %d runs, wants %d", name, time.Since(w.began), a.JobVersion, version)
+			}
+		}
+		if n != 1 {
+			w.Errorf("%s after %s: %d allocations run: %+v", name, time.Since(w.began), n, s.Allocs)
+		}
+	}
+}
+
+// holds checks that an edge has an update that it has not begun.
+func (w *windowed) holds(name string) {
+	w.Helper()
+	s, err := w.c.Edge(name).Agent().Agent().Status(context.Background())
+	if err != nil {
+		w.Fatal(err)
+	}
+	waits := 0
+	for _, a := range s.Allocs {
+		if a.Note != "" {
+			waits++
+		}
+	}
+	if waits != 2 {
+		w.Fatalf("%s does not hold an update back: %+v", name, s.Allocs)
+	}
+	w.run(0, name)
+}
+
+// deferred checks how much waits for windows, and when the next one opens, as the API says.
+func (w *windowed) deferred(n int, opens time.Duration) {
+	w.Helper()
+	d := rolloutOf(w.view(), "till")
+	var detail api.DeploymentDetail
+	var progress api.Progress
+	mustDo(w.T, w.c, http.MethodGet, "/v1/deployment/"+string(d.ID), nil, &detail)
+	mustDo(w.T, w.c, http.MethodGet, "/v1/deployment/progress/"+string(d.ID), nil, &progress)
+	at := w.began.Add(opens)
+	for _, said := range []map[string]api.WindowProgress{detail.Windows, progress.Windows} {
+		if p := said[rolloutGroup(d)]; p.Deferred != n || p.Opens == nil || !p.Opens.Equal(at) {
+			w.Errorf("after %s %d are deferred until %v, wants %d until %s", time.Since(w.began), p.Deferred, p.Opens, n, at)
+		}
+	}
+	if shut := progress.Total(rolloutGroup(d)).Shut; shut != n {
+		w.Errorf("%d are shut at all sites, wants %d", shut, n)
+	}
+}
+
+func rolloutGroup(d *fleet.Deployment) string { return d.Groups()[0] }
+
+// wakes are the evaluations that waited for a window.
+func (w *windowed) wakes() []time.Time {
+	var at []time.Time
+	for e := range w.view().EvalsByJob(fleet.DefaultNamespace, "till") {
+		if e.TriggeredBy == fleet.TriggerUpdateWindow {
+			at = append(at, e.WaitUntil)
+		}
+	}
+	return at
+}
