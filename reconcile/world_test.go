@@ -26,7 +26,7 @@ type world struct {
 	evals    map[fleet.EvalID]time.Time
 	unsuited map[fleet.NodeID]string
 	windows  map[fleet.NodeID]reconcile.Window // of the newest version; closed until Opens
-	full     bool // nothing can be placed
+	full     bool                              // nothing can be placed
 
 	deployment *fleet.Deployment // the newest
 
@@ -55,9 +55,9 @@ func (w *world) input(eval fleet.EvalID) reconcile.Input {
 	in := reconcile.Input{
 		Job: w.job, Deployment: w.deployment, Namespace: fleet.DefaultNamespace, JobID: "job", EvalID: eval, Priority: 50,
 		Nodes: maps.Clone(w.nodes), DefaultDisconnect: w.pools, Waiting: map[fleet.EvalID]time.Time{}, Now: w.now,
-		Suits: func(n *fleet.Node, _ string) string { return w.unsuited[n.ID] },
+		Suits:  func(n *fleet.Node, _ string) string { return w.unsuited[n.ID] },
 		Window: func(n *fleet.Node, _ string) reconcile.Window { return w.window(n.ID) },
-		NewID: func() string { w.evalSeq++; return fmt.Sprintf("f%d", w.evalSeq) },
+		NewID:  func() string { w.evalSeq++; return fmt.Sprintf("f%d", w.evalSeq) },
 	}
 	for id, at := range w.evals {
 		if at.After(w.now) {
