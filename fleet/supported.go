@@ -25,7 +25,16 @@ var unsupported = []struct {
 	{"numa block", []string{"TaskGroups.Tasks.Resources.NUMA"}},
 	{"secrets memory", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
 	{"multiregion block", []string{"Multiregion"}},
-	{"service block", []string{"TaskGroups.Services", "TaskGroups.Tasks.Services"}},
+	{"provider consul of a service (write provider = \"nomad\")", ofServices("Provider")},
+	{"address_mode other than auto and host", ofServices("AddressMode")},
+	{"connect block", ofServices("Connect")},
+	{"identity block of a service", ofServices("Identity")},
+	{"kind of a service", ofServices("Kind")},
+	{"tagged_addresses", ofServices("TaggedAddresses")},
+	{"weights block", ofServices("Weights")},
+	{"enable_tag_override", ofServices("EnableTagOverride")},
+	{"check block", ofServices("Checks")},
+	{"check_restart block", ofServices("CheckRestart")},
 	{"volume block", []string{"TaskGroups.Volumes"}},
 	{"volume_mount block", []string{"TaskGroups.Tasks.VolumeMounts"}},
 	{"csi_plugin block", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
@@ -43,6 +52,15 @@ var unsupported = []struct {
 	{"render_templates", []string{"TaskGroups.RestartPolicy.RenderTemplates", "TaskGroups.Tasks.RestartPolicy.RenderTemplates"}},
 	{"a Consul namespace", []string{"ConsulNamespace"}},
 	{"a Vault namespace", []string{"VaultNamespace"}},
+}
+
+// ofServices are the paths of fields of a group's services and of a task's.
+func ofServices(fields ...string) []string {
+	var paths []string
+	for _, f := range fields {
+		paths = append(paths, "TaskGroups.Services."+f, "TaskGroups.Tasks.Services."+f)
+	}
+	return paths
 }
 
 // Unsupported returns what of a job nothing acts on yet. A job that says no more than
@@ -96,8 +114,35 @@ func (j *Job) plainly() Job {
 		if g.ShutdownDelay != nil && *g.ShutdownDelay == 0 {
 			g.ShutdownDelay = nil
 		}
+		g.Services = plainServices(g.Services)
+		g.Tasks = slices.Clone(g.Tasks)
+		for k := range g.Tasks {
+			g.Tasks[k].Services = plainServices(g.Tasks[k].Services)
+		}
 	}
 	return c
+}
+
+// plainServices returns services without what of their fields is supported in some
+// values and not in others, where it has a value that is.
+func plainServices(list []Service) []Service {
+	list = slices.Clone(list)
+	blank := func(field *string, supported ...string) {
+		if slices.Contains(supported, *field) {
+			*field = ""
+		}
+	}
+	for i := range list {
+		s := &list[i]
+		blank(&s.Provider, ProviderNomad)
+		blank(&s.AddressMode, AddressAuto, AddressHost)
+		s.Checks = slices.Clone(s.Checks)
+		for k := range s.Checks {
+			blank(&s.Checks[k].Type, CheckHTTP, CheckTCP)
+			blank(&s.Checks[k].AddressMode, AddressAuto, AddressHost)
+		}
+	}
+	return list
 }
 
 // walkUsed calls visit for every field that is not zero: with its path without

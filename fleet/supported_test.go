@@ -15,7 +15,7 @@ var uses = map[string]string{
 	"Affinities": `[{"LTarget": "${attr.x}", "RTarget": "1"}]`, "Spreads": `[{"Attribute": "${node.datacenter}"}]`,
 	"Multiregion": `{"Regions": [{"Name": "x"}]}`, "Periodic": `{"Spec": "@daily"}`, "ParameterizedJob": `{}`,
 	"Migrate":  `{"MaxParallel": 2}`,
-	"Networks": `[{}]`, "Services": `[{}]`, "Volumes": `{"v": {"Type": "host"}}`, "Scaling": `{"Max": 3}`,
+	"Networks": `[{}]`, "Volumes": `{"v": {"Type": "host"}}`, "Scaling": `{"Max": 3}`,
 	"Consul": `{"Namespace": "x"}`, "ShutdownDelay": `1`,
 	"Sticky": `true`, "RenderTemplates": `true`, "Disabled": `true`,
 	"User": `"nobody"`, "Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
@@ -23,6 +23,10 @@ var uses = map[string]string{
 	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`, "Actions": `[{}]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
 	"Mode": `"bridge"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"a": "b"}}`, "Hostname": `"x"`,
+	"Provider": `"consul"`, "AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`,
+	"Services.Identity": `{"Audience": ["x"]}`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
+	"Checks": `[{"Type": "http"}]`, "CheckRestart": `{"Limit": 1}`, "Checks.Type": `"grpc"`, "Command": `"x"`, "Args": `["x"]`, "Expose": `true`, "Advertise": `"x"`, "InitialStatus": `"passing"`,
+	"GRPCService": `"x"`, "GRPCUseTLS": `true`, "SuccessBeforePassing": `2`, "FailuresBeforeCritical": `2`, "FailuresBeforeWarning": `2`,
 	"SecretsMB": `1`, "EphemeralDisk.Migrate": `true`,
 }
 
@@ -48,6 +52,9 @@ func TestUnsupported(t *testing.T) {
 		`{"ConsulNamespace": "default", "TaskGroups": [{"Consul": {"Namespace": "default"}, "Update": {"MaxParallel": 1}, "Migrate": {}}]}`,
 		`{"Type": "batch", "TaskGroups": [{"Update": {}, "Migrate": {}, "ShutdownDelay": 0}]}`,
 		`{"TaskGroups": [{"Update": {"MaxParallel": 0}, "Networks": [], "Tasks": [{"Services": null, "Resources": {"Cores": 0}}]}]}`,
+		`{"TaskGroups": [{"Services": [{"Provider": "nomad", "Name": "a", "PortLabel": "80", "AddressMode": "host", "Tags": ["t"], "CanaryTags": ["c"],
+			"Meta": {"k": "v"}, "CanaryMeta": {"k": "w"}, "Address": "192.0.2.7", "OnUpdate": "ignore"}],
+			"Tasks": [{"Services": [{"Provider": "nomad"}]}]}]}`,
 	} {
 		job, problems := fleet.DecodeJob([]byte(src))
 		if problems = append(problems, job.Unsupported()...); len(problems) > 0 {
@@ -70,8 +77,12 @@ func jobAsking(tb testing.TB, path string) (src, at string) {
 	}
 	name, _, _ := strings.Cut(last, "=")
 	src, at = fmt.Sprintf("{%q: %s}", name, value), name
+	beside := map[string]string{"Services": `"Provider": "nomad"`, "Checks": `"Type": "tcp"`}
 	for i := len(keys) - 2; i >= 0; i-- {
-		if keys[i] == "TaskGroups" || keys[i] == "Tasks" || keys[i] == "Networks" && keys[0] == "TaskGroups" && i == 1 {
+		if also := beside[keys[i]]; also != "" && !strings.HasPrefix(src, strings.SplitAfter("{"+also, ":")[0]) {
+			src = "{" + also + ", " + src[1:]
+		}
+		if keys[i] == "TaskGroups" || keys[i] == "Tasks" || beside[keys[i]] != "" || keys[i] == "Networks" && keys[0] == "TaskGroups" && i == 1 {
 			src, at = fmt.Sprintf("{%q: [%s]}", keys[i], src), keys[i]+"[0]."+at
 		} else {
 			src, at = fmt.Sprintf("{%q: %s}", keys[i], src), keys[i]+"."+at

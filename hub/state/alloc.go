@@ -45,6 +45,7 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 	}
 	t.count(&before, &a.Alloc)
 	t.tally(&before, &a.Alloc)
+	t.catalogue(&before, &a.Alloc)
 	t.bump(tableAllocs)
 	if before.OccupiesNode() && !a.OccupiesNode() {
 		t.vacated(a.NodeID)
@@ -71,6 +72,7 @@ func (t *tx) dropAlloc(a *allocRow) {
 	t.refer(a.Job, -1)
 	t.count(&a.Alloc, nil)
 	t.tally(&a.Alloc, nil)
+	t.catalogue(&a.Alloc, nil)
 	t.bump(tableAllocs)
 }
 

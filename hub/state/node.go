@@ -55,6 +55,9 @@ func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
 	changed := class != before.ComputedClass || offersElse(&before, &n.Node)
 	n.ComputedClass = class
 	t.nodeChanged(n)
+	if known && before.DescriptionHash != n.DescriptionHash {
+		t.bump(metaServices) // addresses, and what ${…} stands for, are the node's
+	}
 	t.ensurePool(n.NodePool)
 	switch {
 	case !known:
@@ -93,6 +96,9 @@ func (t *tx) nodeChanged(n *nodeRow) {
 func (t *tx) become(n *nodeRow, status fleet.NodeStatus, why string, now int64) {
 	if n.Status != status {
 		n.StatusUpdatedAt = seconds(now)
+	}
+	if isAway(n.Status) != isAway(status) {
+		t.bump(metaServices) // what runs there can be reached, or not any more
 	}
 	n.Status, n.StatusDescription = status, why
 	t.nodeChanged(n)

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+func serviceCommand(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "service", Short: "Show what allocations offer, and where"}
+	c.AddCommand(serviceList(o), serviceInfo(o), serviceDelete(o))
+	return c
+}
+
+func serviceList(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List services that can be reached", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			var list []api.ServiceList
+			if _, err := hub.Read(cmd.Context(), "/v1/services", nil, &list); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), list)
+			}
+			var t console.Table
+			t.Add("Service", "Tags")
+			for _, ns := range list {
+				for _, s := range ns.Services {
+					t.Add(s.ServiceName, "["+strings.Join(s.Tags, ",")+"]")
+				}
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}
+
+func serviceInfo(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "info NAME", Short: "Show who offers a service, also those that are out of reach", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			var list []fleet.ServiceRegistration
+			if _, err := hub.Read(cmd.Context(), "/v1/service/"+url.PathEscape(args[0]), url.Values{"unreachable": {"true"}}, &list); err != nil {
+				return err
+			}
+			if len(list) == 0 {
+				return fleet.Errorf(fleet.CodeNotFound, "no allocation offers service %q", args[0])
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), list)
+			}
+			var t console.Table
+			t.Add("Job", "Address", "Status", "Tags", "Node", "Alloc")
+			for _, s := range list {
+				address := s.Address
+				if s.Port > 0 {
+					address = net.JoinHostPort(s.Address, strconv.Itoa(s.Port))
+				}
+				t.Add(s.JobID, address, s.Status, "["+strings.Join(s.Tags, ",")+"]", fleet.Short(s.NodeID), fleet.Short(s.AllocID))
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}
+
+func serviceDelete(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME ID", Short: "Delete a registration that nothing stands for any more", Args: cobra.ExactArgs(2),
+		Long: "Delete a registration that nothing stands for any more. Registrations follow from allocations that\n" +
+			"run, so there is none: of one that is there it says which allocation to stop instead.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			path := "/v1/service/" + url.PathEscape(args[0]) + "/" + url.PathEscape(args[1])
+			if err := hub.Write(cmd.Context(), http.MethodDelete, path, nil, nil); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Registration %s is deleted.\n", args[1])
+			return err
+		},
+	}
+}

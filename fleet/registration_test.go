@@ -1,0 +1,116 @@
+package fleet_test
+
+import (
+	"testing"
+
+	"skerry/fleet"
+)
+
+// offering is an allocation that offers a service of its group and one of its task, and
+// its node.
+func offering() (fleet.Alloc, *fleet.Node) {
+	job := &fleet.Job{ID: "shop", Name: "shop", TaskGroups: []fleet.TaskGroup{{
+		Name: "web", Count: 1,
+		Networks: []fleet.NetworkResource{{DynamicPorts: []fleet.Port{{Label: "http"}, {Label: "lan", HostNetwork: "lan"}}}},
+		Services: []fleet.Service{{
+			Name: "shop-${node.datacenter}", Provider: fleet.ProviderNomad, PortLabel: "http",
+			Tags: []string{"v1", "${attr.kernel.name}"}, CanaryTags: []string{"canary"}, Meta: map[string]string{"floor": "${meta.floor}"},
+		}},
+		Tasks: []fleet.Task{{Name: "main", Driver: "sim", Services: []fleet.Service{
+			{Name: "admin", Provider: fleet.ProviderNomad, PortLabel: "lan"},
+		}}},
+	}}}
+	job.Defaults()
+	a := fleet.Alloc{
+		ID: "a1", Namespace: "default", JobID: "shop", Job: job, TaskGroup: "web", NodeID: "n1",
+		DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientRunning, ReportedStatus: fleet.ClientRunning,
+		TaskStates: map[string]fleet.TaskState{"main": {State: fleet.TaskRunning}},
+		Allotment: &fleet.Allotment{Ports: []fleet.AllottedPort{
+			{Label: "http", Value: 20_000, HostIP: "10.0.0.5"}, {Label: "lan", Value: 20_001, To: 80, HostIP: "192.0.2.7"},
+		}},
+		CreateIndex: 7, ModifyIndex: 9,
+	}
+	n := &fleet.Node{
+		ID: "n1", Datacenter: "dc1", Meta: map[string]string{"floor": "2"},
+		Attributes:   map[string]string{"kernel.name": "linux", fleet.AttributeIPAddress: "10.0.0.5"},
+		HostNetworks: []fleet.HostNetwork{{Name: "lan", IP: "192.0.2.7"}},
+	}
+	return a, n
+}
+
+func TestRegistrations(t *testing.T) {
+	a, n := offering()
+	got := a.Registrations(n, "global")
+	want := []fleet.ServiceRegistration{
+		{
+			ID: "_nomad-task-a1-group-web-shop-dc1-http", ServiceName: "shop-dc1", Namespace: "default", NodeID: "n1", Datacenter: "dc1",
+			JobID: "shop", AllocID: "a1", Tags: []string{"v1", "linux"}, Meta: map[string]string{"floor": "2"}, Address: "10.0.0.5", Port: 20_000,
+			Status: fleet.ServiceReachable, CreateIndex: 7, ModifyIndex: 9,
+		},
+		{
+			ID: "_nomad-task-a1-main-admin-lan", ServiceName: "admin", Namespace: "default", NodeID: "n1", Datacenter: "dc1",
+			JobID: "shop", AllocID: "a1", Tags: []string{}, Address: "192.0.2.7", Port: 20_001,
+			Status: fleet.ServiceReachable, CreateIndex: 7, ModifyIndex: 9,
+		},
+	}
+	wantEqual(t, "registrations", got, want)
+}
+
+func TestWhatIsRegistered(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(a *fleet.Alloc, n *fleet.Node)
+		want   []string // NAME ADDRESS:PORT STATUS
+	}{
+		{"pending", func(a *fleet.Alloc, _ *fleet.Node) { a.ClientStatus = fleet.ClientPending }, nil},
+		{"told to stop", func(a *fleet.Alloc, _ *fleet.Node) { a.DesiredStatus = fleet.DesiredStop }, nil},
+		{"ended", func(a *fleet.Alloc, _ *fleet.Node) { a.ClientStatus = fleet.ClientComplete }, nil},
+		{"lost", func(a *fleet.Alloc, _ *fleet.Node) { a.ClientStatus = fleet.ClientLost }, nil},
+		{"its edge is away", func(a *fleet.Alloc, _ *fleet.Node) { a.ClientStatus = fleet.ClientUnknown },
+			[]string{"shop-dc1 10.0.0.5 20000 unreachable", "admin 192.0.2.7 20001 unreachable"}},
+		{"its edge went away just now", func(_ *fleet.Alloc, n *fleet.Node) { n.Status = fleet.NodeDisconnected },
+			[]string{"shop-dc1 10.0.0.5 20000 unreachable", "admin 192.0.2.7 20001 unreachable"}},
+		{"its edge went away before it ran", func(a *fleet.Alloc, _ *fleet.Node) {
+			a.ClientStatus, a.ReportedStatus = fleet.ClientUnknown, fleet.ClientPending
+		}, nil},
+		{"its task waits for a restart", func(a *fleet.Alloc, _ *fleet.Node) {
+			a.TaskStates = map[string]fleet.TaskState{"main": {State: fleet.TaskPending}}
+		}, []string{"shop-dc1 10.0.0.5 20000 reachable"}},
+		{"the machine moved", func(_ *fleet.Alloc, n *fleet.Node) { n.Attributes[fleet.AttributeIPAddress] = "10.0.0.6" },
+			[]string{"shop-dc1 10.0.0.6 20000 reachable", "admin 192.0.2.7 20001 reachable"}},
+		{"an address of its own", func(a *fleet.Alloc, _ *fleet.Node) { a.Job.TaskGroups[0].Services[0].Address = "shop.example" },
+			[]string{"shop-dc1 shop.example 20000 reachable", "admin 192.0.2.7 20001 reachable"}},
+		{"a number for a port", func(a *fleet.Alloc, _ *fleet.Node) { a.Job.TaskGroups[0].Services[0].PortLabel = "8080" },
+			[]string{"shop-dc1 10.0.0.5 8080 reachable", "admin 192.0.2.7 20001 reachable"}},
+		{"no port", func(a *fleet.Alloc, _ *fleet.Node) { a.Job.TaskGroups[0].Services[0].PortLabel = "" },
+			[]string{"shop-dc1 10.0.0.5 0 reachable", "admin 192.0.2.7 20001 reachable"}},
+		{"a port that is not there", func(a *fleet.Alloc, _ *fleet.Node) { a.Job.TaskGroups[0].Services[0].PortLabel = "nope" },
+			[]string{"admin 192.0.2.7 20001 reachable"}},
+		{"a number that is no port", func(a *fleet.Alloc, _ *fleet.Node) { a.Job.TaskGroups[0].Services[0].PortLabel = "70000" },
+			[]string{"admin 192.0.2.7 20001 reachable"}},
+		{"another provider", func(a *fleet.Alloc, _ *fleet.Node) { a.Job.TaskGroups[0].Services[0].Provider = fleet.ProviderConsul },
+			[]string{"admin 192.0.2.7 20001 reachable"}},
+		// F171: what a name is shows only once it is filled in.
+		{"F171", func(a *fleet.Alloc, n *fleet.Node) { n.Datacenter = "not a name" }, []string{"admin 192.0.2.7 20001 reachable"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, n := offering()
+			tc.change(&a, n)
+			var got []string
+			for _, r := range a.Registrations(n, "global") {
+				got = append(got, r.String())
+			}
+			wantEqual(t, "registrations", got, tc.want)
+		})
+	}
+}
+
+func TestACanaryHasTagsOfItsOwn(t *testing.T) {
+	a, n := offering()
+	a.DeploymentStatus = &fleet.AllocDeployment{Canary: true}
+	got := a.Registrations(n, "global")
+	wantEqual(t, "tags of the service that has some for canaries", got[0].Tags, []string{"canary"})
+	wantEqual(t, "meta", got[0].Meta, map[string]string{"floor": "2"})
+	a.Job.TaskGroups[0].Services[0].CanaryMeta = map[string]string{"floor": "test"}
+	wantEqual(t, "meta of the canary", a.Registrations(n, "global")[0].Meta, map[string]string{"floor": "test"})
+}
