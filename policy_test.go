@@ -52,6 +52,7 @@ edge/runner             < fleet drivers
 edge/fingerprint        < fleet drivers devices
 edge/local              < fleet
 edge/files              < fleet
+edge/checks             < fleet
 edge/swarm              < fleet edge
 edge                    < fleet syncproto
 

@@ -162,6 +162,8 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		})
 	case syncproto.RequestList, syncproto.RequestStat, syncproto.RequestRead, syncproto.RequestStream:
 		return l.e.files(ctx, req)
+	case syncproto.RequestChecks:
+		return l.e.checkResults(ctx, req.Alloc)
 	case syncproto.RequestRestart:
 		return nothing(), l.e.allocs.Order(ctx, allocs.Order{
 			Alloc: req.Alloc, Task: req.Task, Everything: req.Everything, Why: "restarted by an operator",

@@ -1,8 +1,10 @@
 package edge
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -250,6 +252,22 @@ func (e *Edge) files(ctx context.Context, req syncproto.Request) (io.ReadCloser,
 			return ok && s.Terminal()
 		},
 	})
+}
+
+// checkResults answers how the checks of an allocation went.
+func (e *Edge) checkResults(ctx context.Context, id fleet.AllocID) (io.ReadCloser, error) {
+	held, err := e.allocs.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := held[id]; !ok {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s is not held on this edge", id)
+	}
+	b, err := json.Marshal(e.checks.Results(id))
+	if err != nil {
+		return nil, fmt.Errorf("encode how the checks of allocation %s went: %w", fleet.Short(id), err)
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
 // taskOf checks a task's name; "" names the only task.

@@ -35,6 +35,8 @@ type Config struct {
 	ListenPacket func(ctx context.Context) (net.PacketConn, error)
 	// ListenLocal opens the local API's socket at a path; nil: local.Listen.
 	ListenLocal func(path string) (net.Listener, error)
+	// DialCheck opens the connections of checks of services; nil: the system's.
+	DialCheck func(ctx context.Context, network, address string) (net.Conn, error)
 	// BackoffCap is the longest pause between rounds of dialing, 0: 60 s.
 	BackoffCap time.Duration
 	// BootID takes the place of the kernel's boot id: tests and the demo reboot a

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/edge/allocs"
+	"skerry/edge/checks"
 	"skerry/edge/datadir"
 	"skerry/edge/journal"
 	"skerry/edge/link"
@@ -43,6 +44,7 @@ type Edge struct {
 	token     identity.Token // only where there is no certificate yet
 	journal   *journal.Journal
 	describer Describer
+	checks    *checks.Checks
 	allocs    *allocs.Allocs
 	server    *local.Server
 
@@ -164,10 +166,20 @@ func (e *Edge) openRooms() error {
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
 	}
+	e.checks, err = checks.New(checks.Config{
+		Node: e.describer.Node, Mono: e.journal.Mono, Now: e.cfg.Now, Dial: e.cfg.DialCheck, Log: e.log.With("component", "checks"),
+		Changed: func(fleet.AllocID) { e.allocs.Nudge() },
+		Unhealthy: func(ctx context.Context, id fleet.AllocID, task, why string) error {
+			return e.allocs.Unhealthy(ctx, id, task, why)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
 	e.allocs, err = allocs.New(allocs.Config{
 		Desired: desired{e.journal}, Past: past{e.journal}, Recorder: e.journal, NewRunner: newRunner,
 		BootID: e.boot, Mono: e.journal.Mono, Dir: e.dir.File(allocsDir), TasksDir: e.dir.File(tasksDir), KeepEnded: e.cfg.KeepTerminal, TimeZone: e.cfg.TimeZone,
-		Log: e.log.With("component", "allocs"),
+		Checks: e.checks, Log: e.log.With("component", "allocs"),
 	})
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)

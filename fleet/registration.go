@@ -54,6 +54,14 @@ func (g *TaskGroup) HasServices() bool {
 	return len(g.Services) > 0 || slices.ContainsFunc(g.Tasks, func(t Task) bool { return len(t.Services) > 0 })
 }
 
+// HasChecks reports whether the group or a task of it has services that are checked on
+// the edge.
+func (g *TaskGroup) HasChecks() bool {
+	checked := func(s Service) bool { return s.Provider == ProviderNomad && len(s.Checks) > 0 }
+	return slices.ContainsFunc(g.Services, checked) ||
+		slices.ContainsFunc(g.Tasks, func(t Task) bool { return slices.ContainsFunc(t.Services, checked) })
+}
+
 // serviceStatus is that of what an allocation offers on a node.
 func (a *Alloc) serviceStatus(n *Node) string {
 	if a.ClientStatus != ClientRunning || n.Status == NodeDisconnected || n.Status == NodeDown {

@@ -25,7 +25,7 @@ var uses = map[string]string{
 	"Mode": `"bridge"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"a": "b"}}`, "Hostname": `"x"`,
 	"Provider": `"consul"`, "AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`,
 	"Services.Identity": `{"Audience": ["x"]}`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
-	"Checks": `[{"Type": "http"}]`, "CheckRestart": `{"Limit": 1}`, "Checks.Type": `"grpc"`, "Command": `"x"`, "Args": `["x"]`, "Expose": `true`, "Advertise": `"x"`, "InitialStatus": `"passing"`,
+	"Checks.Type": `"grpc"`, "Command": `"x"`, "Args": `["x"]`, "Expose": `true`, "Advertise": `"x"`, "InitialStatus": `"passing"`,
 	"GRPCService": `"x"`, "GRPCUseTLS": `true`, "SuccessBeforePassing": `2`, "FailuresBeforeCritical": `2`, "FailuresBeforeWarning": `2`,
 	"SecretsMB": `1`, "EphemeralDisk.Migrate": `true`,
 }
@@ -53,7 +53,10 @@ func TestUnsupported(t *testing.T) {
 		`{"Type": "batch", "TaskGroups": [{"Update": {}, "Migrate": {}, "ShutdownDelay": 0}]}`,
 		`{"TaskGroups": [{"Update": {"MaxParallel": 0}, "Networks": [], "Tasks": [{"Services": null, "Resources": {"Cores": 0}}]}]}`,
 		`{"TaskGroups": [{"Services": [{"Provider": "nomad", "Name": "a", "PortLabel": "80", "AddressMode": "host", "Tags": ["t"], "CanaryTags": ["c"],
-			"Meta": {"k": "v"}, "CanaryMeta": {"k": "w"}, "Address": "192.0.2.7", "OnUpdate": "ignore"}],
+			"Meta": {"k": "v"}, "CanaryMeta": {"k": "w"}, "Address": "192.0.2.7", "OnUpdate": "ignore", "CheckRestart": {"Limit": 3},
+			"Checks": [{"Name": "c", "Type": "http", "Path": "/", "Method": "POST", "Body": "b", "Header": {"h": ["v"]}, "Protocol": "https", "PortLabel": "81",
+				"TLSServerName": "x", "TLSSkipVerify": true, "Interval": 1000000000, "Timeout": 1000000000, "OnUpdate": "ignore_warnings", "TaskName": "t",
+				"CheckRestart": {"Limit": 1, "Grace": 1, "IgnoreWarnings": true}, "Notes": "n"}]}],
 			"Tasks": [{"Services": [{"Provider": "nomad"}]}]}]}`,
 	} {
 		job, problems := fleet.DecodeJob([]byte(src))

@@ -273,7 +273,7 @@ type Request struct {
 }
 
 // Kinds of Request: a task's output, what lies in an allocation's folder (a list
-// and a description are JSON), and what is done to one task, or to all that run
+// and a description are JSON), how its checks went (JSON), and what is done to one task, or to all that run
 // where Task is "": nothing follows the Reply then.
 const (
 	RequestLogs    = "logs"
@@ -286,6 +286,8 @@ const (
 	// RequestExec runs a command where a task runs. ExecInput frames follow it, and
 	// ExecOutput frames its Reply.
 	RequestExec = "exec"
+	// RequestChecks asks how the checks of an allocation went: JSON.
+	RequestChecks = "checks"
 )
 
 // MaxExecData is how much of what a command reads or writes one frame carries.

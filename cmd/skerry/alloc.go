@@ -20,7 +20,7 @@ import (
 
 func allocCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "alloc", Short: "Show allocations, their logs and their history; stop, restart and signal them"}
-	c.AddCommand(allocFS(o), allocStatus(o), allocLogs(o), allocHistory(o), allocStop(o), allocRestart(o), allocSignal(o), allocExec(o))
+	c.AddCommand(allocFS(o), allocStatus(o), allocLogs(o), allocHistory(o), allocStop(o), allocRestart(o), allocSignal(o), allocExec(o), allocChecks(o))
 	return c
 }
 

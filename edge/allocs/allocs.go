@@ -93,8 +93,9 @@ type Config struct {
 	TimeZone  string // of the site, for windows of updates; "": UTC
 	// Mono is the time since boot, as rows have it. nil: how long tasks have been
 	// running is said as they said it last.
-	Mono func() time.Duration
-	Log  *slog.Logger
+	Mono   func() time.Duration
+	Checks Checks // of services; nil: none are done, and health is that of tasks
+	Log    *slog.Logger
 }
 
 // Allocs runs what is desired.
@@ -111,6 +112,7 @@ type Allocs struct {
 	notes  map[fleet.AllocID]string // why an allocation that shall run does not
 	// tellings is when a hub said that one shall run, until it answered a beat.
 	tellings map[fleet.AllocID]time.Time
+	checked  map[fleet.AllocID]bool // their services are checked
 
 	health health
 }
@@ -158,6 +160,9 @@ const lookAgain = 5 * time.Second
 // ends. Runners are detached from their tasks when it returns.
 func (a *Allocs) Run(ctx context.Context) error {
 	defer a.runners.Wait()
+	if a.cfg.Checks != nil {
+		defer a.cfg.Checks.Wait()
+	}
 	first := true
 	for {
 		next, err := a.settle(ctx, first)

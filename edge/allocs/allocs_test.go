@@ -278,6 +278,13 @@ func (r *runner) Restart(_ context.Context, task, reason string) error {
 	return nil
 }
 
+func (r *runner) RestartUnhealthy(_ context.Context, task, reason string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restarted = append(r.restarted, task+": unhealthy, "+reason)
+	return nil
+}
+
 func (r *runner) Signal(_ context.Context, task, signal, reason string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

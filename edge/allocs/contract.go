@@ -38,6 +38,9 @@ type Runner interface {
 	// gives a fleet.CodeNotFound, of an allocation that has ended a
 	// fleet.CodeConflict.
 	Restart(ctx context.Context, task, reason string) error
+	// RestartUnhealthy restarts as Restart does, and counts as a failure by the restart
+	// policy: a task whose attempts are used up fails.
+	RestartUnhealthy(ctx context.Context, task, reason string) error
 	// Signal sends a signal to one task, or to all that run for "", with the errors of
 	// Restart; fleet.CodeInvalid where there is no such signal.
 	Signal(ctx context.Context, task, signal, reason string) error

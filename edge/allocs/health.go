@@ -11,10 +11,6 @@ import (
 	"skerry/fleet"
 )
 
-// Kinds of an update block's health_check. Checks are looked at as tasks are as
-// long as an edge runs no checks of services.
-const healthManual = "manual"
-
 // What holds where a group has no update block of its own, as in a migration.
 const (
 	defaultMinHealthy      = 10 * time.Second
@@ -46,8 +42,11 @@ type judgement struct {
 func (a *Allocs) looked(ts []fleet.Transition) {
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
+	a.mu.Lock()
+	checked := a.checked
+	a.mu.Unlock()
 	for _, t := range ts {
-		if _, judged := a.health.judged[t.Alloc]; judged && (t.TaskState != nil || t.ClientStatus != "") {
+		if _, judged := a.health.judged[t.Alloc]; (judged || checked[t.Alloc]) && (t.TaskState != nil || t.ClientStatus != "") {
 			a.Nudge()
 			return
 		}
@@ -66,7 +65,7 @@ func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want, 
 		w, s := wants[id], states[id]
 		d := w.Alloc.DeploymentID
 		u := updateOf(&w.Alloc)
-		if d == "" || w.Stop || held.follows(w, s) != "" || w.Alloc.Job == nil || u.HealthCheck == healthManual || s.HealthOf == d && s.Healthy != nil {
+		if d == "" || w.Stop || held.follows(w, s) != "" || w.Alloc.Job == nil || u.HealthCheck == fleet.HealthManual || s.HealthOf == d && s.Healthy != nil {
 			a.forgetJudgement(id)
 			continue
 		}
@@ -77,7 +76,7 @@ func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want, 
 		}
 		// Read only now: what is recorded from here on makes Run look again.
 		s = a.cfg.Past.States()[id]
-		healthy, why, wait := verdictOn(&w.Alloc, s, u, j, a.now())
+		healthy, why, wait := verdictOn(&w.Alloc, s, u, j, a.checksOf(&w, u), a.now())
 		if wait > 0 {
 			next = min(next, wait)
 			continue
@@ -105,7 +104,7 @@ func updateOf(a *fleet.Alloc) fleet.Update {
 
 // verdictOn says whether an allocation is healthy; while wait is above 0 that is
 // open, and then to be looked at again.
-func verdictOn(a *fleet.Alloc, s State, u fleet.Update, j judgement, now Moment) (healthy bool, why string, wait time.Duration) {
+func verdictOn(a *fleet.Alloc, s State, u fleet.Update, j judgement, c checkStanding, now Moment) (healthy bool, why string, wait time.Duration) {
 	if s.Ended() {
 		return false, "the allocation is " + s.ClientStatus, 0
 	}
@@ -125,10 +124,18 @@ func verdictOn(a *fleet.Alloc, s State, u fleet.Update, j judgement, now Moment)
 			begun = max(begun, since)
 		}
 	}
+	well, late := fmt.Sprintf("all tasks have been running for %s", u.MinHealthyTime), fmt.Sprintf("not healthy within %s", u.HealthyDeadline)
+	if c.wanted {
+		well = fmt.Sprintf("all checks have been passing for %s", u.MinHealthyTime)
+		if all && !c.passing {
+			late += ": " + c.failing
+		}
+		all, begun = all && c.passing, max(begun, c.since)
+	}
 	deadline := j.Begun + u.HealthyDeadline - now.Mono
 	if all {
 		if wait = begun + u.MinHealthyTime - now.Mono; wait <= 0 {
-			return true, fmt.Sprintf("all tasks have been running for %s", u.MinHealthyTime), 0
+			return true, well, 0
 		}
 		if u.HealthyDeadline > 0 {
 			wait = min(wait, max(deadline, 0))
@@ -138,7 +145,7 @@ func verdictOn(a *fleet.Alloc, s State, u fleet.Update, j judgement, now Moment)
 		}
 	}
 	if u.HealthyDeadline > 0 && deadline <= 0 {
-		return false, fmt.Sprintf("not healthy within %s", u.HealthyDeadline), 0
+		return false, late, 0
 	}
 	if u.HealthyDeadline == 0 {
 		return false, "", time.Hour

@@ -47,6 +47,7 @@ func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, er
 		}
 		failed = append(failed, a.begin(ctx, wants[id], s, first))
 	}
+	a.followChecks(ctx, wants)
 	due, err := a.judgeHealth(ctx, wants, held)
 	failed = append(failed, err, a.removeEnded(ctx, wants))
 	return min(next, due, held.look()), errors.Join(failed...)

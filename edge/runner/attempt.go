@@ -17,6 +17,7 @@ func (t *task) start(ctx context.Context) (drivers.Task, error) {
 	f := &t.runner.factory
 	t.rec.Attempt++
 	t.rec.Restarts, t.rec.Handle, t.rec.Restarting, t.rec.Ended, t.rec.Due = t.state.Restarts, nil, "", false, 0
+	t.rec.Unhealthy = false
 	if err := t.remember(ctx); err != nil {
 		return nil, err
 	}
@@ -189,7 +190,7 @@ func (t *task) signal(ctx context.Context, live drivers.Task, req signalRequest)
 // beginRestart journals an operator's restart, first that it is to be done, so
 // that a later life does it where this one does not come to it.
 func (t *task) beginRestart(ctx context.Context, req restartRequest) error {
-	t.rec.Restarting = req.reason
+	t.rec.Restarting, t.rec.Unhealthy = req.reason, req.failed
 	if t.rec.Restarting == "" {
 		t.rec.Restarting = "Restart was asked for"
 	}
@@ -230,13 +231,17 @@ func (t *task) consequence(o outcome) ([]step, time.Duration) {
 	if t.dying() {
 		return []step{first, t.killedStep("Task was stopped")}, 0
 	}
-	if t.rec.Restarting != "" && o.startErr == nil {
+	unhealthy := t.rec.Restarting != "" && t.rec.Unhealthy && o.startErr == nil
+	if t.rec.Restarting != "" && o.startErr == nil && !unhealthy {
 		return []step{first, t.restartingStep(t.rec.Restarting, 0)}, 0
 	}
 	f := &t.runner.factory
 	v := verdict{action: actionFail, reason: reasonUnrecoverable}
 	if s, err := t.spec(); err == nil {
-		v, t.rec.Window = decide(s.policy, t.rec.Window, o, s.always, f.Mono(), f.Jitter())
+		v, t.rec.Window = decide(s.policy, t.rec.Window, o, s.always || unhealthy, f.Mono(), f.Jitter())
+	}
+	if unhealthy {
+		v.reason = t.rec.Restarting + ": " + v.reason
 	}
 	switch v.action {
 	case actionComplete:

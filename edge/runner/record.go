@@ -39,6 +39,9 @@ type record struct {
 	// Restarting is why an operator has the attempt ended and another started; "":
 	// none does.
 	Restarting string `json:"restarting,omitempty"`
+	// Unhealthy says that the task's checks have it ended and not an operator: the
+	// restart policy counts that.
+	Unhealthy bool `json:"unhealthy,omitempty"`
 	// Ended says that the attempt's end was journaled, and Due at what monotonic
 	// time the next one is to be started.
 	Ended bool          `json:"ended,omitempty"`

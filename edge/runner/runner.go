@@ -147,7 +147,14 @@ func (r *Runner) Stop(reason string) {
 // that is journaled. A task that waits for its restart starts at once. The
 // restart policy does not count it.
 func (r *Runner) Restart(ctx context.Context, name, reason string) error {
-	return r.each(name, "restart", func(t *task) error { return t.requestRestart(ctx, reason) })
+	return r.each(name, "restart", func(t *task) error { return t.request(ctx, restartRequest{reason: reason}) })
+}
+
+// RestartUnhealthy restarts one task, or all that run for "", whose check fails. It
+// returns when that is journaled. The restart policy counts it as a failure, and may
+// end the task instead.
+func (r *Runner) RestartUnhealthy(ctx context.Context, name, reason string) error {
+	return r.each(name, "restart", func(t *task) error { return t.request(ctx, restartRequest{reason: reason, failed: true}) })
 }
 
 // Signal sends a signal to one task, or to all that run for "". It returns when

@@ -480,6 +480,36 @@ func TestOperatorRestarts(t *testing.T) {
 	})
 }
 
+// A task whose checks fail is restarted by its policy, and fails when that is used up.
+func TestUnhealthyRestartsCount(t *testing.T) {
+	policy := &fleet.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: 10 * time.Second, Mode: fleet.RestartModeFail}
+	for _, jobType := range []string{fleet.JobTypeService, fleet.JobTypeBatch} {
+		t.Run(jobType, func(t *testing.T) {
+			bubble(t, allocOf(jobType, policy, task("a", nil)), func(m *machine) {
+				a := m.start(m.mustRunner())
+				synctest.Wait()
+				m.mustBe(fleet.ClientRunning)
+				unhealthy := func() {
+					t.Helper()
+					if err := a.RestartUnhealthy(m.Context(), "a", "check c is unhealthy"); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				unhealthy()
+				m.mustStarts("a/1")
+				unhealthy() // while it waits for its restart: that is one and the same
+				time.Sleep(15 * time.Second)
+				synctest.Wait()
+				m.mustStarts("a/1", "a/2")
+				unhealthy()
+				a.mustEnd()
+				m.mustBe(fleet.ClientFailed)
+			})
+		})
+	}
+}
+
 // TestOperatorSignals sends signals to a task that runs, to one that waits for its
 // restart, and to one that has ended.
 func TestOperatorSignals(t *testing.T) {

@@ -48,6 +48,7 @@ type task struct {
 // restartRequest is answered when the restart is journaled.
 type restartRequest struct {
 	reason string
+	failed bool // by its checks: the restart policy counts it
 	reply  chan error
 }
 
@@ -117,10 +118,10 @@ func (t *task) dying() bool {
 	}
 }
 
-// requestRestart hands an operator's request to the task and waits until it is
+// request hands a restart that somebody asks for to the task and waits until it is
 // journaled.
-func (t *task) requestRestart(ctx context.Context, reason string) error {
-	req := restartRequest{reason: reason, reply: make(chan error, 1)}
+func (t *task) request(ctx context.Context, req restartRequest) error {
+	req.reply = make(chan error, 1)
 	select {
 	case t.restarts <- req:
 		return answered(ctx, req.reply)
@@ -340,6 +341,10 @@ func (t *task) delay(ctx context.Context, d time.Duration) error {
 		case req := <-t.signals:
 			req.reply <- errEnded
 		case req := <-t.restarts:
+			if req.failed { // it is being restarted already
+				req.reply <- nil
+				continue
+			}
 			err := t.report(ctx, step{event: t.event(fleet.TaskRestartSignal, req.reason)})
 			req.reply <- err
 			return err

@@ -123,6 +123,11 @@ func (r *runner) Restart(ctx context.Context, task, reason string) error {
 	})
 }
 
+// RestartUnhealthy restarts as Restart does: nothing that is simulated counts attempts.
+func (r *runner) RestartUnhealthy(ctx context.Context, task, reason string) error {
+	return r.Restart(ctx, task, reason)
+}
+
 // Signal journals a signal that nothing hears.
 func (r *runner) Signal(ctx context.Context, task, signal, reason string) error {
 	if task != "" && !slices.Contains(r.tasks, task) {

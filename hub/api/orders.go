@@ -1,6 +1,9 @@
 package api
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 
 	"skerry/fleet"
@@ -12,6 +15,7 @@ func (a *API) orderRoutes() {
 	a.put("/v1/client/allocation/{id}/restart", a.write(a.restartAlloc))
 	a.put("/v1/client/allocation/{id}/signal", a.write(a.signalAlloc))
 	a.mux.HandleFunc("GET /v1/client/allocation/{id}/exec", a.exec)
+	a.mux.HandleFunc("GET /v1/client/allocation/{id}/checks", a.write(a.allocChecks))
 }
 
 // killSignal is what is sent where no signal is named.
@@ -67,6 +71,37 @@ func (a *API) order(r *http.Request, verb string, req syncproto.Request) (any, f
 		return nil, v.Index(), err
 	}
 	return struct{}{}, v.Index(), out.Close()
+}
+
+// maxChecks bounds what an edge says of an allocation's checks, in bytes.
+const maxChecks = 4 << 20
+
+// allocChecks asks an edge how the checks of an allocation went.
+func (a *API) allocChecks(r *http.Request) (any, fleet.Index, error) {
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	v := a.cfg.State.View()
+	al, err := needAlloc(v, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := reachable(v, al, "read checks"); err != nil {
+		return nil, v.Index(), err
+	}
+	out, err := a.cfg.Edges.Logs(r.Context(), al.NodeID, syncproto.Request{Kind: syncproto.RequestChecks, Alloc: al.ID})
+	if err != nil {
+		return nil, v.Index(), err
+	}
+	defer out.Close()
+	b, err := io.ReadAll(io.LimitReader(out, maxChecks))
+	if err != nil {
+		return nil, v.Index(), fmt.Errorf("read checks of allocation %s: %w", fleet.Short(al.ID), err)
+	}
+	if !json.Valid(b) {
+		return nil, v.Index(), fmt.Errorf("read checks of allocation %s: its edge did not answer with JSON", fleet.Short(al.ID))
+	}
+	return json.RawMessage(b), v.Index(), nil
 }
 
 // orderable says why an allocation's tasks cannot be told anything.

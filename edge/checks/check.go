@@ -1,0 +1,146 @@
+package checks
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// Statuses of a check.
+const (
+	Success = "success"
+	Failure = "failure"
+	Pending = "pending" // it was not done yet
+)
+
+// Modes of a check.
+const (
+	Healthiness = "healthiness" // an update waits for it
+	Readiness   = "readiness"   // it is shown, and no update waits for it
+)
+
+// Result is how a check went last, as Nomad's clients read it.
+type Result struct {
+	ID         string
+	Check      string
+	Group      string // the allocation's group, with its name in the job: JOB.GROUP[INDEX]
+	Mode       string
+	Output     string
+	Service    string
+	Task       string `json:",omitempty"`
+	Status     string
+	StatusCode int   `json:",omitempty"` // of an http check
+	Timestamp  int64 // Unix seconds, the edge's wall clock; 0: not done yet
+}
+
+// check is one check of an allocation with all that it says filled in.
+type check struct {
+	fleet.ServiceCheck
+	id, service, task string
+	address           string // HOST:PORT
+	problem           string // why it cannot be done; "": it can
+	counts            bool   // for the allocation's health
+	restarts          string // the task that is restarted, "" for all
+	started           time.Duration
+}
+
+// checksOf lists the checks of an allocation that are to be done now: those of its
+// group when all its tasks run, those of a task when that does. since is when each
+// running task started.
+func checksOf(a *fleet.Alloc, n *fleet.Node, since map[string]time.Duration) []check {
+	g := a.Group()
+	if g == nil {
+		return nil
+	}
+	var found []check
+	latest, all := time.Duration(0), true
+	for _, t := range g.Tasks {
+		started, running := since[t.Name]
+		latest, all = max(latest, started), all && running
+		for i := range t.Services {
+			if running {
+				found = append(found, ofService(a, n, &t.Services[i], t.Name, started)...)
+			}
+		}
+	}
+	for i := range g.Services {
+		if all {
+			found = append(found, ofService(a, n, &g.Services[i], "", latest)...)
+		}
+	}
+	return found
+}
+
+func ofService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task string, started time.Duration) []check {
+	if s.Provider != fleet.ProviderNomad || len(s.Checks) == 0 {
+		return nil
+	}
+	env := fleet.NewTaskEnv(fleet.TaskPlace{Alloc: a, Node: n, Task: task, Region: a.Job.Region})
+	said := s.Filled(env)
+	found := make([]check, 0, len(s.Checks))
+	for i, sc := range s.Checks {
+		c := check{ServiceCheck: sc, service: said.Name, task: task, counts: sc.OnUpdate != fleet.OnUpdateIgnore, started: started}
+		c.Path, c.Body, c.Method = env.Replace(sc.Path), env.Replace(sc.Body), env.Replace(sc.Method)
+		c.Protocol, c.TLSServerName = env.Replace(sc.Protocol), env.Replace(sc.TLSServerName)
+		c.Header = make(map[string][]string, len(sc.Header))
+		for k, list := range sc.Header {
+			for _, v := range list {
+				c.Header[k] = append(c.Header[k], env.Replace(v))
+			}
+		}
+		c.Name = cmp.Or(env.Replace(sc.Name), fmt.Sprintf("service: %q check", said.Name))
+		c.restarts = cmp.Or(sc.TaskName, s.TaskName, task)
+		c.id = idOf(a.ID, task, s.Name, said.PortLabel, sc.Name, strconv.Itoa(i))
+		c.aim(a, n, cmp.Or(env.Replace(sc.PortLabel), said.PortLabel), said.Address)
+		found = append(found, c)
+	}
+	return found
+}
+
+// aim finds what the check is done against.
+func (c *check) aim(a *fleet.Alloc, n *fleet.Node, label, address string) {
+	ip, port, ok := a.Endpoint(n, label)
+	if !ok || port == 0 {
+		c.problem = fmt.Sprintf("the allocation has no port %q", label)
+		return
+	}
+	c.address = net.JoinHostPort(cmp.Or(address, ip, "127.0.0.1"), strconv.Itoa(port))
+}
+
+func idOf(a fleet.AllocID, parts ...string) string {
+	sum := sha256.Sum256([]byte(string(a) + "\x00" + strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// result is what is known of a check before it was done.
+func (c *check) result(a *fleet.Alloc) Result {
+	mode := Healthiness
+	if !c.counts {
+		mode = Readiness
+	}
+	return Result{ID: c.id, Check: c.Name, Group: a.Name, Mode: mode, Service: c.service, Task: c.task, Status: Pending, Output: "not done yet"}
+}
+
+// sameSince reports whether the same tasks run, since the same time.
+func sameSince(x, y map[string]time.Duration) bool { return maps.Equal(x, y) }
+
+// describe says which of several checks do not pass, the first by name.
+func describe(failing []Result) string {
+	if len(failing) == 0 {
+		return ""
+	}
+	slices.SortFunc(failing, func(x, y Result) int {
+		return cmp.Or(strings.Compare(x.Service, y.Service), strings.Compare(x.Check, y.Check))
+	})
+	r := failing[0]
+	return fmt.Sprintf("check %q of service %q: %s", r.Check, r.Service, r.Output)
+}

@@ -1,0 +1,316 @@
+package checks_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/edge/checks"
+	"skerry/fleet"
+)
+
+// site is what checks are done against: who listens where, and what he answers.
+type site struct {
+	mu       sync.Mutex
+	answers  map[string]int // status, by HOST:PORT
+	body     string
+	requests []string // METHOD URL header body
+}
+
+func (s *site) set(address string, status int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[address] = status
+}
+
+func (s *site) leave(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.answers, address)
+}
+
+func (s *site) asked() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.requests, "\n")
+}
+
+func (s *site) dial(_ context.Context, _, address string) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status, ok := s.answers[address]
+	if !ok {
+		return nil, errors.New("connection refused")
+	}
+	ours, theirs := net.Pipe()
+	go s.serve(theirs, address, status)
+	return ours, nil
+}
+
+func (s *site) serve(conn net.Conn, address string, status int) {
+	defer conn.Close()
+	req, err := http.ReadRequest(bufio.NewReader(conn))
+	if err != nil {
+		return // a tcp check says nothing
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, fmt.Sprintf("%s %s%s %s %s", req.Method, address, req.URL, req.Header.Get("X-Shop"), body))
+	answer := s.body
+	s.mu.Unlock()
+	fmt.Fprintf(conn, "HTTP/1.1 %d Said\r\nContent-Length: %d\r\n\r\n%s", status, len(answer), answer)
+}
+
+// ward is an allocation whose services are checked.
+type ward struct {
+	*checks.Checks
+	site      *site
+	alloc     fleet.Alloc
+	start     time.Time
+	node      fleet.Node
+	mu        sync.Mutex
+	changed   int
+	unhealthy []string
+	refuse    error
+}
+
+func (w *ward) mono() time.Duration { return time.Since(w.start) }
+
+func newWard(t *testing.T, services ...fleet.Service) *ward {
+	t.Helper()
+	w := &ward{site: &site{answers: map[string]int{}, body: "not today"}, start: time.Now()}
+	w.node = fleet.Node{ID: "n", Attributes: map[string]string{fleet.AttributeIPAddress: "10.0.0.5"}, DescriptionHash: "h"}
+	job := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "web", Tasks: []fleet.Task{{Name: "t"}}, Services: services}}}
+	job.Defaults()
+	w.alloc = fleet.Alloc{ID: "a", Name: "shop.web[0]", JobID: "shop", Job: job, TaskGroup: "web", AllocModifyIndex: 1,
+		Allotment: &fleet.Allotment{Ports: []fleet.AllottedPort{{Label: "http", Value: 20_000, HostIP: "10.0.0.5"}, {Label: "admin", Value: 20_001, HostIP: "10.0.0.5"}}}}
+	var err error
+	w.Checks, err = checks.New(checks.Config{
+		Node: func() fleet.Node { return w.node }, Mono: w.mono, Now: time.Now, Dial: w.site.dial,
+		Changed: func(fleet.AllocID) { w.mu.Lock(); w.changed++; w.mu.Unlock() },
+		Unhealthy: func(_ context.Context, id fleet.AllocID, task, why string) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.unhealthy = append(w.unhealthy, string(id)+" "+task+": "+why)
+			return w.refuse
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// up says that the task runs since d after the beginning.
+func (w *ward) up(ctx context.Context, d time.Duration) {
+	w.Follow(ctx, w.alloc, map[string]time.Duration{"t": d})
+	synctest.Wait()
+}
+
+func pass(d time.Duration) {
+	time.Sleep(d) // virtual
+	synctest.Wait()
+}
+
+// only is the one result there is.
+func (w *ward) only(t *testing.T) checks.Result {
+	t.Helper()
+	all := w.Results("a")
+	if len(all) != 1 {
+		t.Fatalf("results %+v", all)
+	}
+	for id, r := range all {
+		if id != r.ID {
+			t.Errorf("result %s is of %s", id, r.ID)
+		}
+		return r
+	}
+	return checks.Result{}
+}
+
+func (w *ward) restarts() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Join(w.unhealthy, "; ")
+}
+
+// service is one with one check.
+func service(c fleet.ServiceCheck) fleet.Service {
+	c.Interval, c.Timeout = 10*time.Second, 2*time.Second
+	return fleet.Service{Name: "web", Provider: fleet.ProviderNomad, PortLabel: "http", Checks: []fleet.ServiceCheck{c}}
+}
+
+// in runs a test in virtual time, and waits for every check at its end.
+func in(t *testing.T, do func(t *testing.T, ctx context.Context), wait func() *checks.Checks) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		do(t, ctx)
+		cancel()
+		wait().Wait()
+	})
+}
+
+func TestHTTPCheck(t *testing.T) {
+	var w *ward
+	in(t, func(t *testing.T, ctx context.Context) {
+		w = newWard(t, service(fleet.ServiceCheck{
+			Name: "alive", Type: "http", Path: "/health?a=1", Method: "post", Body: "hello", Header: map[string][]string{"X-Shop": {"${node.unique.id}"}},
+		}))
+		if r := w.Results("a"); len(r) != 0 {
+			t.Errorf("results of what is not followed: %+v", r)
+		}
+		w.up(ctx, 0)
+		if r := w.only(t); r.Status != checks.Failure || !strings.Contains(r.Output, "connection refused") || r.Timestamp == 0 {
+			t.Errorf("nobody listens: %+v", r)
+		}
+		w.site.set("10.0.0.5:20000", 204)
+		pass(10 * time.Second)
+		r := w.only(t)
+		if r.Status != checks.Success || r.StatusCode != 204 || r.Check != "alive" || r.Service != "web" || r.Mode != checks.Healthiness || r.Group != "shop.web[0]" {
+			t.Errorf("it answers: %+v", r)
+		}
+		if got, want := w.site.asked(), "POST 10.0.0.5:20000/health?a=1 n hello"; got != want {
+			t.Errorf("asked %q, want %q", got, want)
+		}
+		w.site.set("10.0.0.5:20000", 503)
+		pass(10 * time.Second)
+		if r := w.only(t); r.Status != checks.Failure || r.StatusCode != 503 || !strings.Contains(r.Output, "not today") {
+			t.Errorf("it does not serve: %+v", r)
+		}
+	}, func() *checks.Checks { return w.Checks })
+}
+
+func TestWhatPasses(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		check   fleet.ServiceCheck
+		address string
+		answer  int
+		want    string
+	}{
+		{"tcp", fleet.ServiceCheck{Type: "tcp"}, "10.0.0.5:20000", 200, checks.Success},
+		{"tcp of another port", fleet.ServiceCheck{Type: "tcp", PortLabel: "admin"}, "10.0.0.5:20001", 200, checks.Success},
+		{"tcp of a number", fleet.ServiceCheck{Type: "tcp", PortLabel: "8080"}, "10.0.0.5:8080", 200, checks.Success},
+		{"tcp, and nobody is there", fleet.ServiceCheck{Type: "tcp"}, "10.0.0.5:1", 200, checks.Failure},
+		{"a port that is not there", fleet.ServiceCheck{Type: "tcp", PortLabel: "nope"}, "10.0.0.5:20000", 200, checks.Failure},
+		{"a redirect", fleet.ServiceCheck{Type: "http", Path: "/"}, "10.0.0.5:20000", 302, checks.Success},
+		{"not found", fleet.ServiceCheck{Type: "http", Path: "/"}, "10.0.0.5:20000", 404, checks.Failure},
+		{"too many requests", fleet.ServiceCheck{Type: "http", Path: "/"}, "10.0.0.5:20000", 429, checks.Failure},
+		{"a method that is none", fleet.ServiceCheck{Type: "http", Path: "/", Method: "NO METHOD"}, "10.0.0.5:20000", 200, checks.Failure},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var w *ward
+			in(t, func(t *testing.T, ctx context.Context) {
+				w = newWard(t, service(tc.check))
+				w.site.set(tc.address, tc.answer)
+				w.up(ctx, 0)
+				if r := w.only(t); r.Status != tc.want {
+					t.Errorf("%+v, want %s", r, tc.want)
+				}
+			}, func() *checks.Checks { return w.Checks })
+		})
+	}
+}
+
+func TestPassingSince(t *testing.T) {
+	var w *ward
+	in(t, func(t *testing.T, ctx context.Context) {
+		shown := service(fleet.ServiceCheck{Name: "shown", Type: "tcp", PortLabel: "admin", OnUpdate: fleet.OnUpdateIgnore})
+		w = newWard(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp", OnUpdate: fleet.OnUpdateRequireHealthy}), shown)
+		if _, failing, ok := w.Passing("a"); ok || failing == "" {
+			t.Errorf("passing before it is followed: %q", failing)
+		}
+		w.up(ctx, 0)
+		if _, failing, ok := w.Passing("a"); ok || !strings.Contains(failing, `"alive"`) {
+			t.Errorf("passing, and nobody listens: %q", failing)
+		}
+		w.site.set("10.0.0.5:20000", 200)
+		pass(30 * time.Second)
+		since, failing, ok := w.Passing("a")
+		if !ok || since != 10*time.Second {
+			t.Errorf("passing since %s (%q), want 10s: the one that is only shown does not count", since, failing)
+		}
+		// The machine's description, or when its task started, is not what it was.
+		w.up(ctx, 20*time.Second)
+		if since, _, ok := w.Passing("a"); !ok || since != 30*time.Second {
+			t.Errorf("after a restart passing since %s, want 30s", since)
+		}
+		w.Follow(ctx, w.alloc, map[string]time.Duration{})
+		synctest.Wait()
+		if r := w.Results("a"); len(r) != 0 {
+			t.Errorf("checks of a task that does not run: %+v", r)
+		}
+		w.Forget("a")
+		if _, _, ok := w.Passing("a"); ok {
+			t.Error("passing, and forgotten")
+		}
+	}, func() *checks.Checks { return w.Checks })
+}
+
+func TestCheckRestart(t *testing.T) {
+	var w *ward
+	in(t, func(t *testing.T, ctx context.Context) {
+		w = newWard(t, service(fleet.ServiceCheck{
+			Name: "alive", Type: "tcp", TaskName: "t", CheckRestart: &fleet.CheckRestart{Limit: 2, Grace: 15 * time.Second},
+		}))
+		w.up(ctx, 0) // fails at 0 s and 10 s, within the grace
+		pass(15 * time.Second)
+		w.site.set("10.0.0.5:20000", 200) // passes at 20 s
+		pass(10 * time.Second)
+		w.site.leave("10.0.0.5:20000") // fails at 30 s
+		pass(10 * time.Second)
+		if got := w.restarts(); got != "" {
+			t.Fatalf("restarted early: %s", got)
+		}
+		pass(10 * time.Second) // and at 40 s
+		const want = `a t: check "alive" is unhealthy`
+		if got := w.restarts(); got != want {
+			t.Fatalf("restarted %q, want %q", got, want)
+		}
+		pass(time.Minute)
+		if got := w.restarts(); got != want {
+			t.Fatalf("restarted again before it has started: %q", got)
+		}
+		w.up(ctx, w.mono())
+		pass(15 * time.Second)
+		if got := w.restarts(); got != want {
+			t.Fatalf("restarted within the grace of its new start: %q", got)
+		}
+		pass(20 * time.Second)
+		if got := w.restarts(); got != want+"; "+want {
+			t.Fatalf("restarted %q, want it twice", got)
+		}
+	}, func() *checks.Checks { return w.Checks })
+}
+
+// What could not be restarted is tried again.
+func TestCheckRestartThatFails(t *testing.T) {
+	var w *ward
+	in(t, func(t *testing.T, ctx context.Context) {
+		w = newWard(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp", CheckRestart: &fleet.CheckRestart{Limit: 1}}))
+		w.refuse = errors.New("not now")
+		w.up(ctx, 0)
+		pass(20 * time.Second)
+		if got := w.restarts(); strings.Count(got, "unhealthy") != 3 {
+			t.Errorf("restarts %q, want three attempts", got)
+		}
+	}, func() *checks.Checks { return w.Checks })
+}
+
+func TestNewRefusesWhatIsMissing(t *testing.T) {
+	if _, err := checks.New(checks.Config{}); err == nil {
+		t.Error("checks without a node")
+	}
+}

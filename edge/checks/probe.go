@@ -1,0 +1,77 @@
+package checks
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// maxOutput is how much of an answer is kept and shown, in bytes.
+const maxOutput = 3 << 10
+
+// Dial opens a connection, as net.Dialer's DialContext.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// probe does a check once, within its timeout.
+func (c *check) probe(ctx context.Context, dial Dial) (status, output string, code int) {
+	if c.problem != "" {
+		return Failure, c.problem, 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	if c.Type == "tcp" {
+		conn, err := dial(ctx, "tcp", c.address)
+		if err != nil {
+			return Failure, shown(err.Error()), 0
+		}
+		_ = conn.Close() // it was opened, which is all that is asked
+		return Success, "connected to " + c.address, 0
+	}
+	return c.probeHTTP(ctx, dial)
+}
+
+func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string, code int) {
+	url := cmp.Or(c.Protocol, "http") + "://" + c.address + "/" + strings.TrimPrefix(c.Path, "/")
+	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(cmp.Or(c.Method, http.MethodGet)), url, bytes.NewReader([]byte(c.Body)))
+	if err != nil {
+		return Failure, shown(err.Error()), 0
+	}
+	for k, values := range c.Header {
+		for _, v := range values {
+			req.Header.Add(k, v)
+		}
+		if strings.EqualFold(k, "Host") {
+			req.Host = req.Header.Get(k)
+		}
+	}
+	transport := &http.Transport{
+		DialContext: dial, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
+		TLSClientConfig: &tls.Config{ServerName: c.TLSServerName, InsecureSkipVerify: c.TLSSkipVerify},
+	}
+	// A redirect is an answer of its own: what it points to is not what is checked.
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Do(req)
+	if err != nil {
+		return Failure, shown(err.Error()), 0
+	}
+	defer res.Body.Close()
+	if res.StatusCode >= 200 && res.StatusCode < 400 {
+		return Success, "answered " + res.Status, res.StatusCode
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxOutput))
+	if err != nil {
+		body = []byte(err.Error())
+	}
+	return Failure, shown(fmt.Sprintf("answered %s: %s", res.Status, body)), res.StatusCode
+}
+
+// shown makes a text fit to be shown.
+func shown(s string) string {
+	return strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), maxOutput)], ""))
+}
