@@ -69,9 +69,9 @@ func (r *smallest) say(ctx context.Context, client, task, why string) error {
 	})
 }
 
-func (r *smallest) Update(fleet.Alloc)                            {}
-func (r *smallest) Stop(reason string)                            { r.stop <- reason }
-func (r *smallest) Restart(context.Context, string, string) error { return nil }
+func (r *smallest) Update(fleet.Alloc)                                   {}
+func (r *smallest) Stop(reason string)                                   { r.stop <- reason }
+func (r *smallest) Restart(context.Context, string, string) error        { return nil }
 func (*smallest) RestartUnhealthy(context.Context, string, string) error { return nil }
 
 func (r *smallest) Signal(context.Context, string, string, string) error {

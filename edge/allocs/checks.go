@@ -45,12 +45,12 @@ func (a *Allocs) followChecks(ctx context.Context, wants map[fleet.AllocID]Want)
 	for id := range checked {
 		// Read only now: what is recorded from here on makes Run look again.
 		s := a.cfg.Past.States()[id]
-		a.cfg.Checks.Follow(ctx, wants[id].Alloc, a.upSince(s))
+		a.cfg.Checks.Follow(ctx, wants[id].Alloc, a.startsOf(s))
 	}
 }
 
-// upSince is when each task that runs started, in this boot.
-func (a *Allocs) upSince(s State) map[string]time.Duration {
+// startsOf is when each task that runs started, in this boot.
+func (a *Allocs) startsOf(s State) map[string]time.Duration {
 	since := map[string]time.Duration{}
 	for name, t := range s.TaskStates {
 		if started, ok := s.Since[name]; ok && t.State == fleet.TaskRunning && s.BootID == a.cfg.BootID {

@@ -76,7 +76,7 @@ func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want, 
 		}
 		// Read only now: what is recorded from here on makes Run look again.
 		s = a.cfg.Past.States()[id]
-		healthy, why, wait := verdictOn(&w.Alloc, s, u, j, a.checksOf(&w, u), a.now())
+		healthy, why, wait := verdictOn(&w.Alloc, s, rules{u, a.checksOf(&w, u)}, j, a.now())
 		if wait > 0 {
 			next = min(next, wait)
 			continue
@@ -92,6 +92,12 @@ func (a *Allocs) judgeHealth(ctx context.Context, wants map[fleet.AllocID]Want, 
 	return next, errors.Join(failed...)
 }
 
+// rules are what an allocation's health is judged by.
+type rules struct {
+	update fleet.Update
+	checks checkStanding
+}
+
 // updateOf is what an allocation's group says of health.
 func updateOf(a *fleet.Alloc) fleet.Update {
 	u := fleet.Update{}
@@ -102,19 +108,16 @@ func updateOf(a *fleet.Alloc) fleet.Update {
 	return u
 }
 
-// verdictOn says whether an allocation is healthy; while wait is above 0 that is
-// open, and then to be looked at again.
-func verdictOn(a *fleet.Alloc, s State, u fleet.Update, j judgement, c checkStanding, now Moment) (healthy bool, why string, wait time.Duration) {
-	if s.Ended() {
-		return false, "the allocation is " + s.ClientStatus, 0
-	}
-	begun, all := j.Begun, true
+// upSince is since when all tasks run that are to; all says that they do, failed that
+// one of them has failed for good.
+func upSince(a *fleet.Alloc, s State, now Moment) (begun time.Duration, all bool, failed string) {
+	all = true
 	for _, t := range a.Group().Tasks {
 		state := s.TaskStates[t.Name]
 		since, running := s.Since[t.Name]
 		switch {
 		case state.State == fleet.TaskDead && state.Failed:
-			return false, fmt.Sprintf("task %q failed", t.Name), 0
+			return 0, false, fmt.Sprintf("task %q failed", t.Name)
 		case t.Lifecycle != nil && t.Lifecycle.Hook == fleet.HookPoststop,
 			t.Lifecycle != nil && !t.Lifecycle.Sidecar && state.State == fleet.TaskDead:
 			// it is not to run now
@@ -124,6 +127,21 @@ func verdictOn(a *fleet.Alloc, s State, u fleet.Update, j judgement, c checkStan
 			begun = max(begun, since)
 		}
 	}
+	return begun, all, ""
+}
+
+// verdictOn says whether an allocation is healthy; while wait is above 0 that is
+// open, and then to be looked at again.
+func verdictOn(a *fleet.Alloc, s State, r rules, j judgement, now Moment) (healthy bool, why string, wait time.Duration) {
+	u, c := r.update, r.checks
+	if s.Ended() {
+		return false, "the allocation is " + s.ClientStatus, 0
+	}
+	begun, all, failed := upSince(a, s, now)
+	if failed != "" {
+		return false, failed, 0
+	}
+	begun = max(begun, j.Begun)
 	well, late := fmt.Sprintf("all tasks have been running for %s", u.MinHealthyTime), fmt.Sprintf("not healthy within %s", u.HealthyDeadline)
 	if c.wanted {
 		well = fmt.Sprintf("all checks have been passing for %s", u.MinHealthyTime)

@@ -54,7 +54,7 @@ type check struct {
 }
 
 // checksOf lists the checks of an allocation that are to be done now: those of its
-// group when all its tasks run, those of a task when that does. since is when each
+// group when all its tasks run that are to go on, those of a task when that does. since is when each
 // running task started.
 func checksOf(a *fleet.Alloc, n *fleet.Node, since map[string]time.Duration) []check {
 	g := a.Group()
@@ -65,7 +65,9 @@ func checksOf(a *fleet.Alloc, n *fleet.Node, since map[string]time.Duration) []c
 	latest, all := time.Duration(0), true
 	for _, t := range g.Tasks {
 		started, running := since[t.Name]
-		latest, all = max(latest, started), all && running
+		if goesOn(&t) {
+			latest, all = max(latest, started), all && running
+		}
 		for i := range t.Services {
 			if running {
 				found = append(found, ofService(a, n, &t.Services[i], t.Name, started)...)
@@ -78,6 +80,11 @@ func checksOf(a *fleet.Alloc, n *fleet.Node, since map[string]time.Duration) []c
 		}
 	}
 	return found
+}
+
+// goesOn reports whether a task runs as long as its allocation does.
+func goesOn(t *fleet.Task) bool {
+	return t.Lifecycle == nil || t.Lifecycle.Sidecar && t.Lifecycle.Hook != fleet.HookPoststop
 }
 
 func ofService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task string, started time.Duration) []check {
