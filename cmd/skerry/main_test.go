@@ -23,6 +23,10 @@ import (
 // supervisor of its tasks.
 func TestMain(m *testing.M) {
 	rawexec.Supervise()
+	if address := os.Getenv(serveEnv); address != "" {
+		fmt.Fprintln(os.Stderr, serveMetrics(address))
+		os.Exit(1)
+	}
 	testscript.Main(m, map[string]func(){"skerry": main})
 }
 
