@@ -40,14 +40,19 @@ func (b *batch) compact() error {
 	if err := b.step(StepCompact); err != nil {
 		return err
 	}
-	if err := b.db.putMeta(metaBase, base{Seq: cut.seq, Hash: cut.hash, Generation: b.m.generation}); err != nil {
-		return err
-	}
-	if err := b.db.exec("DELETE FROM rows WHERE seq <= ?", int64(cut.seq)); err != nil {
+	if err := b.db.cut(base{Seq: cut.seq, Hash: cut.hash, Generation: b.m.generation}); err != nil {
 		return err
 	}
 	b.marked = true // an acknowledgement that is acted upon is durable
 	b.m.head.First = cut.seq + 1
 	b.m.bytes -= freed
 	return nil
+}
+
+// cut drops the rows up to a new base.
+func (d *database) cut(b base) error {
+	if err := d.putMeta(metaBase, b); err != nil {
+		return err
+	}
+	return d.exec("DELETE FROM rows WHERE seq <= ?", int64(b.Seq))
 }

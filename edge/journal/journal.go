@@ -34,7 +34,8 @@
 // file beside it, the witness, tells how far the rows went, also where SQLite's log
 // is cut short or all is gone. Where a row may be missing, Head.Lost says so, and
 // goes on saying so until Rebase: the cluster tells where to go on, and one gap row
-// says what is lost.
+// says what is lost. Damaged rows that are acknowledged are only dropped, with those
+// before them: the cluster has them.
 package journal
 
 import (

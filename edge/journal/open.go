@@ -30,6 +30,9 @@ func openSound(cfg Config) (*database, memory, error) {
 	if seen := readWitness(cfg.Path); err == nil && seen.Generation == mem.generation && seen.Seq > mem.head.Last {
 		err = errors.Join(damaged("rows went up to %d, %d is the newest", seen.Seq, mem.head.Last), db.close())
 	}
+	if mem.unsound > 0 {
+		cfg.Log.Warn("acknowledged rows of the journal were damaged: they are dropped, the cluster has them", "path", cfg.Path, "up_to", mem.unsound)
+	}
 	if err == nil || !isDamage(err) && !deniesWrites(cfg.Path, err) {
 		return db, mem, diskError(err)
 	}
@@ -85,8 +88,7 @@ func deniesWrites(path string, err error) bool {
 	return f.Close() == nil
 }
 
-// load checks what is damaged most easily (the pages, and the chain of rows that
-// are not acknowledged), and reads what is kept in memory.
+// load checks the pages and the chain of rows, and reads what is kept in memory.
 func load(db *database) (memory, error) {
 	mem := memory{states: map[fleet.AllocID]State{}}
 	mem.mark.AckAge = -1
@@ -141,8 +143,8 @@ func (d *database) loadStates(into map[fleet.AllocID]State) error {
 	})
 }
 
-// loadRows finds the head, checks the chain of what is not acknowledged, and
-// takes the time of the newest row over where it is newer than the mark's.
+// loadRows finds the head, drops what is damaged of the acknowledged rows, checks the
+// chain of the others, and takes the time of the newest row over where it is newer than the mark's.
 func (d *database) loadRows(mem *memory) error {
 	var b base
 	if err := d.meta(metaBase, &b); err != nil {
@@ -153,10 +155,13 @@ func (d *database) loadRows(mem *memory) error {
 	if err := d.checkNumbers(mem); err != nil {
 		return err
 	}
-	from := max(mem.head.First, mem.mark.Acknowledged+1)
-	if from > mem.head.Last+1 {
+	if mem.mark.Acknowledged > mem.head.Last {
 		return damaged("row %d was acknowledged, %d is the newest", mem.mark.Acknowledged, mem.head.Last)
 	}
+	if err := d.dropUnsound(mem, b); err != nil {
+		return err
+	}
+	from := max(mem.head.First, mem.mark.Acknowledged+1)
 	prev, err := d.hashAt(from - 1)
 	if err != nil {
 		return err
@@ -187,6 +192,54 @@ func (d *database) loadRows(mem *memory) error {
 		mem.mark.BootID, mem.mark.Mono, mem.mark.Age = t.BootID, t.Mono, time.Duration(last.age)
 	}
 	return nil
+}
+
+// dropUnsound drops the acknowledged rows up to the last one that is damaged. The
+// cluster has them, and nobody could read past it here. Where the newest row of all is
+// the one, the hash that the next one goes on from may be wrong, and more is to be done.
+func (d *database) dropUnsound(mem *memory, b base) error {
+	var cut row
+	var freed, since int64
+	prev := b.Hash
+	err := d.eachRow(mem.head.First, func(r row) (bool, error) {
+		if r.seq > mem.mark.Acknowledged {
+			return false, nil
+		}
+		since += int64(len(r.body)) + rowOverhead
+		t, err := syncproto.DecodeRow(r.body)
+		if err != nil || t.Seq != r.seq || !bytes.Equal(r.hash, syncproto.ChainHash(prev, r.body)) {
+			cut, freed = r, since
+		}
+		prev = r.hash
+		return true, nil
+	})
+	switch {
+	case err != nil || cut.seq == 0:
+		return err
+	case cut.seq == mem.head.Last:
+		return damaged("row %d, the newest, does not fit the chain", cut.seq)
+	}
+	if err := d.cutNow(base{Seq: cut.seq, Hash: cut.hash, Generation: b.Generation}); err != nil {
+		if isDamage(err) {
+			return err
+		}
+		return nil // the disk is full: the next start drops them
+	}
+	mem.head.First, mem.unsound = cut.seq+1, cut.seq
+	mem.bytes -= freed
+	return nil
+}
+
+// cutNow is cut in a transaction of its own.
+func (d *database) cutNow(b base) error {
+	if err := d.begin(); err != nil {
+		return err
+	}
+	if err := d.cut(b); err != nil {
+		d.rollback()
+		return err
+	}
+	return d.commit()
 }
 
 // checkNumbers reads count, bytes and bounds of the rows: there are no holes.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
 
 	"skerry/edge/journal"
@@ -108,6 +110,48 @@ func TestAlteredRowBecomesAGap(t *testing.T) {
 	mustClose(t, j)
 	j = mustOpen(t, m.config(path))
 	mustQuarantine(t, j) // no second time
+	mustReadAll(t, j)
+}
+
+// TestDamagedRowsThatTheClusterHas are dropped with those before them; nothing is lost.
+func TestDamagedRowsThatTheClusterHas(t *testing.T) {
+	for _, damage := range []string{"SET body = zeroblob(30)", "SET hash = zeroblob(16)", "SET body = substr(body, 1, length(body) - 1)"} {
+		m, path := newMachine(), dbPath(t)
+		mustFill(t, m.config(path), 20, 10)
+		j := mustOpen(t, m.config(path))
+		head := j.Head()
+		mustClose(t, j)
+		mustAlter(t, path, "UPDATE rows "+damage+" WHERE seq = 3 OR seq = 6")
+		first := fleet.Seq(7)
+		if strings.Contains(damage, "hash") {
+			first++ // which of the two is wrong, a row or the one that goes on from it, nobody knows
+		}
+		head.First = first
+		for range 2 {
+			j = mustOpen(t, m.config(path))
+			if q := j.Quarantined(); len(q) != 0 || !reflect.DeepEqual(j.Head(), head) {
+				t.Fatalf("%s: quarantined %+v, head %+v, want %+v", damage, q, j.Head(), head)
+			}
+			if ts := mustReadAll(t, j); len(ts) != 21-int(first) || ts[0].Seq != first {
+				t.Fatalf("%s: rows: %+v", damage, ts)
+			}
+			if s, ok := j.State(allocID(1)); !ok || s.ClientStatus != fleet.ClientRunning {
+				t.Fatalf("%s: state: %+v", damage, s)
+			}
+			mustClose(t, j)
+		}
+	}
+}
+
+// TestADamagedNewestRow: the hash that the next one goes on from is not to be trusted.
+func TestADamagedNewestRow(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 20, 20)
+	mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 20")
+	j := mustOpen(t, m.config(path))
+	if q := mustQuarantine(t, j); q.Salvaged != 19 {
+		t.Errorf("quarantined: %+v", q)
+	}
 	mustReadAll(t, j)
 }
 

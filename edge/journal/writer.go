@@ -73,8 +73,9 @@ type memory struct {
 	mark        mark
 	quarantined []Quarantine
 	missing     lost
-	generation  uint64   // base.Generation
-	desired     *Desired // nil: nobody has read it since it changed
+	generation  uint64    // base.Generation
+	unsound     fleet.Seq // the newest acknowledged row that was damaged when it was opened; 0: none
+	desired     *Desired  // nil: nobody has read it since it changed
 }
 
 // batch is one transaction.
