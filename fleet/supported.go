@@ -20,7 +20,7 @@ var unsupported = []struct {
 	{"dns block", []string{"TaskGroups.Networks.DNS"}},
 	{"cni block", []string{"TaskGroups.Networks.CNI"}},
 	{"hostname of a network", []string{"TaskGroups.Networks.Hostname"}},
-	{"scaling block", []string{"TaskGroups.Scaling", "TaskGroups.Tasks.ScalingPolicies"}},
+	{"scaling block of a task", []string{"TaskGroups.Tasks.ScalingPolicies"}},
 	{"shutdown_delay", []string{"TaskGroups.ShutdownDelay", "TaskGroups.Tasks.ShutdownDelay"}},
 	{"numa block", []string{"TaskGroups.Tasks.Resources.NUMA"}},
 	{"secrets memory", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},

@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"slices"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -63,12 +62,9 @@ func (a *API) deploymentAllocs(v *state.View, r *http.Request, _ query) (any, fl
 }
 
 func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	list := []*fleet.Deployment{}
-	for d := range v.DeploymentsByJob(q.namespace, jobID(r)) {
-		list = append(list, d)
-	}
-	slices.Reverse(list) // the newest first
-	return list, v.TableIndex("deployments"), nil
+	newestFirst := func(d *fleet.Deployment) string { return byAge(^d.CreateIndex, string(d.ID)) }
+	answer, err := page(r, v.DeploymentsByJob(q.namespace, jobID(r)), newestFirst, same[*fleet.Deployment])
+	return answer, v.TableIndex("deployments"), err
 }
 
 func (a *API) jobDeployment(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {

@@ -110,20 +110,15 @@ func (a *API) readJob(v *state.View, r *http.Request, q query) (any, fleet.Index
 }
 
 func (a *API) jobAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	stubs := []AllocStub{}
-	for al := range v.AllocsByJob(q.namespace, jobID(r)) {
-		stubs = append(stubs, allocStub(al))
-	}
-	return stubs, v.TableIndex("allocs"), nil
+	byID := func(al *fleet.Alloc) string { return string(al.ID) }
+	answer, err := page(r, v.AllocsByJob(q.namespace, jobID(r)), byID, allocStub)
+	return answer, v.TableIndex("allocs"), err
 }
 
 func (a *API) jobEvals(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	evals := []*fleet.Evaluation{}
-	for e := range v.EvalsByJob(q.namespace, jobID(r)) {
-		evals = append(evals, e)
-	}
-	slices.SortStableFunc(evals, func(x, y *fleet.Evaluation) int { return int(int64(y.CreateIndex) - int64(x.CreateIndex)) })
-	return evals, v.TableIndex("evals"), nil
+	newestFirst := func(e *fleet.Evaluation) string { return byAge(^e.CreateIndex, string(e.ID)) }
+	answer, err := page(r, v.EvalsByJob(q.namespace, jobID(r)), newestFirst, same[*fleet.Evaluation])
+	return answer, v.TableIndex("evals"), err
 }
 
 func (a *API) jobSummary(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+func scalingCommand(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "scaling", Short: "Show what jobs say about how they are scaled"}
+	policy := &cobra.Command{Use: "policy", Short: "Show scaling policies"}
+	policy.AddCommand(scalingList(o), scalingInfo(o))
+	c.AddCommand(policy)
+	return c
+}
+
+func scalingList(o *operator) *cobra.Command {
+	var job, typ string
+	c := &cobra.Command{
+		Use: "list", Short: "List scaling policies", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := o.policies(cmd, url.Values{"job": {job}, "type": {typ}})
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), list)
+			}
+			t := console.Table{Heads: []string{"ID", "ENABLED", "TYPE", "TARGET"}}
+			for _, p := range list {
+				t.Add(fleet.Short(p.ID), p.Enabled, p.Type, target(p))
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&job, "job", "", "those of a job")
+	c.Flags().StringVar(&typ, "type", "", "those of a type")
+	return c
+}
+
+func (o *operator) policies(cmd *cobra.Command, q url.Values) ([]api.ScalingStub, error) {
+	hub, err := o.client()
+	if err != nil {
+		return nil, err
+	}
+	var list []api.ScalingStub
+	_, err = hub.Read(cmd.Context(), "/v1/scaling/policies", q, &list)
+	return list, err
+}
+
+// target is what a policy is about.
+func target(p api.ScalingStub) string { return p.Target["Job"] + "." + p.Target["Group"] }
+
+func scalingInfo(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "info ID", Short: "Show a scaling policy", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := o.policies(cmd, nil)
+			if err != nil {
+				return err
+			}
+			var found []api.ScalingStub
+			for _, p := range list {
+				if strings.HasPrefix(p.ID, strings.ToLower(args[0])) {
+					found = append(found, p)
+				}
+			}
+			switch {
+			case len(found) == 0:
+				return fleet.Errorf(fleet.CodeNotFound, "no scaling policy begins with %q", args[0])
+			case len(found) > 1:
+				return fleet.Errorf(fleet.CodeConflict, "%q begins the ids of %d scaling policies", args[0], len(found)).WithHint("give more of the id")
+			}
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			var p api.ScalingPolicy
+			if _, err := hub.Read(cmd.Context(), "/v1/scaling/policy/"+found[0].ID, nil, &p); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), p)
+			}
+			return writePolicy(cmd.OutOrStdout(), p)
+		},
+	}
+}
+
+func writePolicy(w io.Writer, p api.ScalingPolicy) error {
+	t := console.Table{}
+	t.Add("Policy", p.ID)
+	t.Add("Target", target(p.ScalingStub))
+	t.Add("Type", p.Type)
+	t.Add("Enabled", p.Enabled)
+	for _, bound := range []struct {
+		name string
+		n    *int
+	}{{"Min", p.Min}, {"Max", p.Max}} {
+		if bound.n != nil {
+			t.Add(bound.name, *bound.n)
+		}
+	}
+	if err := t.Write(w); err != nil || len(p.Policy) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	return console.JSON(w, p.Policy)
+}

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"iter"
+	"net/http"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// ScalingStub is a scaling policy as lists show it.
+type ScalingStub struct {
+	ID                       string
+	Enabled                  bool
+	Type                     string
+	Target                   map[string]string
+	CreateIndex, ModifyIndex fleet.Index
+}
+
+// ScalingPolicy is what a job's scaling block says, and of what. Its id is made of
+// that: it stays the same for as long as the job has such a block.
+type ScalingPolicy struct {
+	ScalingStub
+	Namespace string
+	Min, Max  *int
+	Policy    map[string]any
+}
+
+func (a *API) scalingRoutes() {
+	a.mux.HandleFunc("GET /v1/scaling/policies", a.read(a.listScaling))
+	a.mux.HandleFunc("GET /v1/scaling/policy/{id}", a.read(a.readScaling))
+}
+
+// listScaling lists policies by id, of one job or type where the parameters name
+// them.
+func (a *API) listScaling(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	job, typ := r.URL.Query().Get("job"), r.URL.Query().Get("type")
+	asked := func(yield func(*ScalingPolicy) bool) {
+		for p := range scalingPolicies(v, q) {
+			if (job == "" || p.Target["Job"] == job) && (typ == "" || p.Type == typ) && !yield(p) {
+				return
+			}
+		}
+	}
+	byID := func(p *ScalingPolicy) string { return p.ID }
+	answer, err := page(r, iter.Seq[*ScalingPolicy](asked), byID, func(p *ScalingPolicy) ScalingStub { return p.ScalingStub })
+	return answer, v.TableIndex("jobs"), err
+}
+
+func (a *API) readScaling(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	id := r.PathValue("id")
+	for p := range scalingPolicies(v, q) {
+		if p.ID == id {
+			return p, p.ModifyIndex, nil
+		}
+	}
+	return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "scaling policy %q not found", id)
+}
+
+// scalingPolicies are those of the jobs that run.
+func scalingPolicies(v *state.View, q query) iter.Seq[*ScalingPolicy] {
+	return func(yield func(*ScalingPolicy) bool) {
+		for j := range v.Jobs(q.namespace, "") {
+			if j.Stopped() {
+				continue
+			}
+			for _, p := range jobPolicies(j) {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func jobPolicies(j *fleet.Job) []*ScalingPolicy {
+	var all []*ScalingPolicy
+	for _, g := range j.TaskGroups {
+		if s := g.Scaling; s != nil {
+			all = append(all, &ScalingPolicy{
+				ScalingStub: ScalingStub{
+					ID:      fleet.DeriveUUID("scaling", j.Namespace, string(j.ID), g.Name, s.Type),
+					Enabled: s.Enabled, Type: s.Type,
+					Target:      map[string]string{"Namespace": j.Namespace, "Job": string(j.ID), "Group": g.Name},
+					CreateIndex: j.CreateIndex, ModifyIndex: j.JobModifyIndex,
+				},
+				Namespace: j.Namespace, Min: s.Min, Max: s.Max, Policy: s.Policy,
+			})
+		}
+	}
+	return all
+}
