@@ -462,7 +462,7 @@ func (s *script) field(a *fleet.Alloc, key, value string) (err error) {
 	switch key {
 	case "in": // the group, see oneAlloc
 	case "desired":
-		a.DesiredStatus = value
+		a.DesiredStatus, a.AllocModifyIndex = value, s.w.index
 	case "client": // known to the hub and true
 		a.ClientStatus, a.ReportedStatus = value, value
 	case "reports": // true on the edge

@@ -37,6 +37,7 @@ type post struct {
 	target  bool      // takes new work, and is one of the job's
 	members []*member // by creation
 	holder  *member   // the one that counts, nil: none
+	canary  bool      // emptied for one that is still to be placed
 }
 
 // DecideSystem returns what is to be done for a system or sysbatch job: one
@@ -172,10 +173,28 @@ func (d *decision) systemCanaries(g *fleet.TaskGroup, posts []*post, r *rollout)
 		return
 	}
 	r.changes = true
+	for _, p := range posts {
+		if placed < r.state.DesiredCanaries && d.emptied(p) && d.unsuited(p, g) == "" {
+			p.canary = true
+			placed++
+			r.sites[p.node.SiteName()]++
+		}
+	}
 	if r.held == "" {
 		r.hold()
 		r.turns = max(r.state.DesiredCanaries-placed, 0)
 	}
+}
+
+// emptied reports whether a post has nothing because the deployment stopped what was
+// there: there was no room for both, and its replacement comes when there is.
+func (d *decision) emptied(p *post) bool {
+	if d.deployment == nil || !p.target || len(p.members) == 0 || p.counted() != nil {
+		return false
+	}
+	a := p.members[len(p.members)-1].a
+	return a.DesiredStatus == fleet.DesiredStop && !a.DesiredTransition.Migrate && d.outdated(a) &&
+		a.AllocModifyIndex >= d.deployment.CreateIndex
 }
 
 // counted is the member that tells how far the post is.
@@ -329,7 +348,7 @@ func (d *decision) again(p *post, g *fleet.TaskGroup) {
 // occupy places the group on a node that has nothing of it.
 func (d *decision) occupy(p *post, g *fleet.TaskGroup) {
 	place := Placement{
-		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: p.id,
+		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: p.id, Canary: p.canary,
 		Reason: fmt.Sprintf("placed: group %s wants one on node %s", g.Name, nodeName(p.node)),
 	}
 	if m := p.newest(lost, migrating, ended); m != nil && m.a.NextAllocation == "" {

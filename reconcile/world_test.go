@@ -31,6 +31,7 @@ type world struct {
 	deployment *fleet.Deployment // the newest
 
 	allocSeq, evalSeq, turn int
+	index                   fleet.Index // of the last plan
 }
 
 func newWorld() *world {
@@ -97,6 +98,7 @@ func (w *world) decide(eval fleet.EvalID) reconcile.Output {
 
 // apply makes an output true, as the scheduler and the state would.
 func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
+	w.index++
 	delete(w.evals, eval)
 	for _, u := range out.DeploymentUpdates {
 		d := w.deployment.Copy()
@@ -104,7 +106,8 @@ func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
 		w.deployment = d
 	}
 	if out.Deployment != nil {
-		w.deployment = out.Deployment
+		w.deployment = out.Deployment.Copy()
+		w.deployment.CreateIndex = w.index
 	}
 	placed := map[fleet.AllocID]bool{}
 	for _, p := range out.Place {
@@ -135,7 +138,7 @@ func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
 func (w *world) write(c reconcile.Change) {
 	a := c.Apply(w.job)
 	a.NextAllocation = w.allocs[a.ID].NextAllocation // the state's
-	a.ModifyTime = w.now.UnixNano()
+	a.ModifyTime, a.AllocModifyIndex = w.now.UnixNano(), w.index
 	w.allocs[a.ID] = &a
 }
 
