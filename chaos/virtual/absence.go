@@ -161,7 +161,7 @@ func (t *absence) play(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	return t.conclude()
+	return t.conclude(ctx)
 }
 
 // start starts the fleet.

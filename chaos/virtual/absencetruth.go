@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"skerry/drivers/sim"
+	"skerry/edge/local"
 	"skerry/fleet"
 	"skerry/hub"
 	"skerry/hub/state"
@@ -176,13 +178,27 @@ func (t *truth) compare(node fleet.NodeID, journal []fleet.Transition) error {
 	return nil
 }
 
-// conclude sums up what the ship was, and holds the hubs' history against its journal's.
-func (t *absence) conclude() error {
+// standstill reads the ship's journal at a moment when the cluster has all of it: a row
+// may have come since the last look.
+func (t *absence) standstill(ctx context.Context) ([]fleet.Transition, local.Journal) {
+	for range 60 {
+		t.news(ctx, t.ship)
+		t.mu.Lock()
+		journal := t.rows[t.ship.Name]
+		t.mu.Unlock()
+		_, j := t.ship.Agent().Standing()
+		if j.Unacknowledged == 0 && len(journal) > 0 && journal[len(journal)-1].Seq == j.Last || !pause(ctx, lookEvery) {
+			return journal, j
+		}
+	}
 	_, j := t.ship.Agent().Standing()
+	return nil, j
+}
+
+// conclude sums up what the ship was, and holds the hubs' history against its journal's.
+func (t *absence) conclude(ctx context.Context) error {
+	journal, j := t.standstill(ctx)
 	t.out.Rows, t.out.Dropped = uint64(j.Last), j.Dropped
-	t.mu.Lock()
-	journal := t.rows[t.ship.Name]
-	t.mu.Unlock()
 	node := t.ship.Agent().NodeID()
 	if err := t.truth.compare(node, journal); err != nil {
 		return fmt.Errorf("compare the history with the journal: %w", err)
