@@ -206,8 +206,7 @@ func (d *database) dropUnsound(mem *memory, b base) error {
 			return false, nil
 		}
 		since += int64(len(r.body)) + rowOverhead
-		t, err := syncproto.DecodeRow(r.body)
-		if err != nil || t.Seq != r.seq || !bytes.Equal(r.hash, syncproto.ChainHash(prev, r.body)) {
+		if r.fits(prev) != nil {
 			cut, freed = r, since
 		}
 		prev = r.hash
@@ -288,17 +287,25 @@ func (d *database) check() error {
 	}
 	prev, next := b.Hash, b.Seq+1
 	return d.eachRow(0, func(r row) (bool, error) {
-		t, err := syncproto.DecodeRow(r.body)
-		if err != nil || t.Seq != r.seq {
-			return false, damaged("row %d says that it is row %d (%v)", r.seq, t.Seq, err)
-		}
 		if r.seq != next {
 			return false, damaged("row %d comes where row %d should", r.seq, next)
 		}
-		if !bytes.Equal(r.hash, syncproto.ChainHash(prev, r.body)) {
-			return false, damaged("row %d does not fit the chain", r.seq)
+		if err := r.fits(prev); err != nil {
+			return false, err
 		}
 		prev, next = r.hash, next+1
 		return true, nil
 	})
+}
+
+// fits says what is wrong with a row as the one after a row of that hash.
+func (r row) fits(prev []byte) error {
+	t, err := syncproto.DecodeRow(r.body)
+	if err != nil || t.Seq != r.seq {
+		return damaged("row %d says that it is row %d (%v)", r.seq, t.Seq, err)
+	}
+	if !bytes.Equal(r.hash, syncproto.ChainHash(prev, r.body)) {
+		return damaged("row %d does not fit the chain", r.seq)
+	}
+	return nil
 }
