@@ -278,6 +278,14 @@ func TestExcused(t *testing.T) {
 			p.open(p.e)
 			p.send(p.e)
 		}},
+		{"a task whose end a hub still wants while the others are put back", nil, func(p *plant) {
+			end := p.fault("restore", []check.Effect{check.Rewinds, check.Halts})
+			p.end(p.e, p.id)
+			p.e.linked = false
+			end()
+			p.open(p.e)
+			p.send(p.e)
+		}},
 		{"hubs that were put back, and apply at once what they decided over minutes", window, func(p *plant) {
 			heal := p.away()
 			p.pass(40 * time.Second)

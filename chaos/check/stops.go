@@ -46,7 +46,7 @@ func (t *stops) see(s *scene, o *Observation) {
 	switch {
 	case o.Request != nil:
 		t.requests = append(t.requests, asked{*o.Request, s.now})
-	case o.Task != nil && o.Task.What == TaskStopped:
+	case o.Task != nil && o.Task.What == TaskStopped && !s.weather.rewinding(): // till it dies, a hub wants what is forgotten with it
 		m := s.truth.of(o.Task.Edge)
 		key := TaskKey{o.Task.Alloc, o.Task.Task}
 		took := fleet.DefaultKillTimeout // it was decided so long ago at most
