@@ -202,11 +202,27 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { e.reportRecovered(ctx); return nil })
 	g.Go(func() error { return e.server.Run(ctx) })
 	g.Go(func() error { return e.describer.Run(ctx) })
+	g.Go(func() error { e.followMachine(ctx); return nil })
 	g.Go(func() error { return e.keepLink(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// followMachine has what runs looked at again where the machine has changed: checks are
+// done against its address.
+func (e *Edge) followMachine(ctx context.Context) {
+	changed := e.describer.Changed()
+	for {
+		select {
+		case <-changed:
+			changed = e.describer.Changed()
+			e.allocs.Nudge()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // begin says in the journal that the agent starts, and looks at the machine.

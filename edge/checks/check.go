@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -47,6 +46,7 @@ type check struct {
 	fleet.ServiceCheck
 	id, service, task string
 	address           string // HOST:PORT
+	own               string // HOST, where it is this machine's address and not one that the service names
 	problem           string // why it cannot be done; "": it can
 	counts            bool   // for the allocation's health
 	restarts          string // the task that is restarted, "" for all
@@ -120,6 +120,9 @@ func (c *check) aim(a *fleet.Alloc, n *fleet.Node, label, address string) {
 		c.problem = fmt.Sprintf("the allocation has no port %q", label)
 		return
 	}
+	if address == "" {
+		c.own = ip
+	}
 	c.address = net.JoinHostPort(cmp.Or(address, ip, "127.0.0.1"), strconv.Itoa(port))
 }
 
@@ -136,9 +139,6 @@ func (c *check) result(a *fleet.Alloc) Result {
 	}
 	return Result{ID: c.id, Check: c.Name, Group: a.Name, Mode: mode, Service: c.service, Task: c.task, Status: Pending, Output: "not done yet"}
 }
-
-// sameSince reports whether the same tasks run, since the same time.
-func sameSince(x, y map[string]time.Duration) bool { return maps.Equal(x, y) }
 
 // describe says which of several checks do not pass, the first by name.
 func describe(failing []Result) string {

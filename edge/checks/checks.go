@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
+	"reflect"
 	"sync"
 	"time"
 
@@ -23,7 +25,10 @@ type Config struct {
 	// allows; "" is all tasks of the allocation.
 	Unhealthy func(ctx context.Context, id fleet.AllocID, task, why string) error
 	Dial      Dial // nil: the system's
-	Log       *slog.Logger
+	// Has reports whether this machine has an address now. nil: an interface of it does,
+	// or, where Dial is not the system's, any.
+	Has func(host string) bool
+	Log *slog.Logger
 }
 
 // Checks runs the checks of all allocations of an edge.
@@ -51,6 +56,12 @@ func New(cfg Config) (*Checks, error) {
 	if cfg.Node == nil || cfg.Mono == nil || cfg.Now == nil || cfg.Changed == nil || cfg.Unhealthy == nil {
 		return nil, errors.New("run checks: the configuration is not complete")
 	}
+	if cfg.Has == nil {
+		cfg.Has = onMachine
+		if cfg.Dial != nil {
+			cfg.Has = func(string) bool { return true }
+		}
+	}
 	if cfg.Dial == nil {
 		cfg.Dial = (&net.Dialer{}).DialContext
 	}
@@ -62,21 +73,26 @@ func New(cfg Config) (*Checks, error) {
 
 // Follow does the checks of an allocation until ctx ends: of its group while all its
 // tasks run, of a task while that does. since is when each running task started, in
-// time since boot. Where that, or the allocation, is not what it was in the last call,
-// they begin anew.
+// time since boot. Where that is not what it was in the last call, or what is checked is
+// not, they begin anew.
 func (c *Checks) Follow(ctx context.Context, a fleet.Alloc, since map[string]time.Duration) {
 	n := c.cfg.Node()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.followed[a.ID]
-	if f != nil && f.version == a.AllocModifyIndex && f.node == n.DescriptionHash && sameSince(f.since, since) {
+	if f != nil && f.version == a.AllocModifyIndex && f.node == n.DescriptionHash && maps.Equal(f.since, since) {
+		return
+	}
+	todo := checksOf(&a, &n, since)
+	if f != nil && maps.Equal(f.since, since) && reflect.DeepEqual(f.checks, todo) {
+		f.version, f.node = a.AllocModifyIndex, n.DescriptionHash
 		return
 	}
 	if f != nil {
 		f.stop()
 	}
 	ctx, stop := context.WithCancel(ctx)
-	now := &followed{stop: stop, version: a.AllocModifyIndex, node: n.DescriptionHash, since: since, checks: checksOf(&a, &n, since)}
+	now := &followed{stop: stop, version: a.AllocModifyIndex, node: n.DescriptionHash, since: since, checks: todo}
 	for i := range now.checks {
 		now.results = append(now.results, now.checks[i].result(&a))
 		now.passing = append(now.passing, -1)
@@ -138,16 +154,23 @@ func (c *Checks) repeat(ctx context.Context, id fleet.AllocID, f *followed, i in
 	k := &f.checks[i]
 	tick := time.NewTicker(max(k.Interval, time.Second))
 	defer tick.Stop()
-	failures, restarted := 0, false
+	failures, restarted, had := 0, false, false
 	for {
-		status, output, code := k.probe(ctx, c.cfg.Dial)
+		dial, has := c.cfg.Dial, k.own == "" || c.cfg.Has(k.own)
+		if !has {
+			dial = k.aside(dial)
+		}
+		status, output, code := k.probe(ctx, dial)
 		if ctx.Err() != nil {
 			return
 		}
 		c.note(id, f, i, Result{Status: status, Output: output, StatusCode: code})
-		failures++
-		if status == Success || c.cfg.Mono() < k.started+grace(k) {
+		switch had = had || has; {
+		case status == Success || c.cfg.Mono() < k.started+grace(k):
 			failures = 0
+		case had && !has: // the address went with the link: that says nothing of the task
+		default:
+			failures++
 		}
 		if r := k.CheckRestart; r != nil && r.Limit > 0 && failures >= r.Limit && !restarted {
 			// Once: the tasks that start then have checks that begin anew.

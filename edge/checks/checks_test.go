@@ -84,6 +84,7 @@ type ward struct {
 	changed   int
 	unhealthy []string
 	refuse    error
+	lost      bool // the machine's address
 }
 
 func (w *ward) mono() time.Duration { return time.Since(w.start) }
@@ -99,6 +100,7 @@ func newWard(t *testing.T, services ...fleet.Service) *ward {
 	var err error
 	w.Checks, err = checks.New(checks.Config{
 		Node: func() fleet.Node { return w.node }, Mono: w.mono, Now: time.Now, Dial: w.site.dial,
+		Has:     func(host string) bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.lost && host == "10.0.0.5" },
 		Changed: func(fleet.AllocID) { w.mu.Lock(); w.changed++; w.mu.Unlock() },
 		Unhealthy: func(_ context.Context, id fleet.AllocID, task, why string) error {
 			w.mu.Lock()
@@ -305,6 +307,88 @@ func TestCheckRestartThatFails(t *testing.T) {
 		pass(20 * time.Second)
 		if got := w.restarts(); strings.Count(got, "unhealthy") != 3 {
 			t.Errorf("restarts %q, want three attempts", got)
+		}
+	}, func() *checks.Checks { return w.Checks })
+}
+
+// lose has the machine lose its address, or find it again.
+func (w *ward) lose(lost bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost = lost
+}
+
+// A link that is gone takes the machine's address along, and stops no task.
+func TestChecksWhileTheAddressIsGone(t *testing.T) {
+	var w *ward
+	in(t, func(t *testing.T, ctx context.Context) {
+		w = newWard(t, service(fleet.ServiceCheck{Name: "alive", Type: "http", Path: "/", CheckRestart: &fleet.CheckRestart{Limit: 2}}))
+		w.site.set("10.0.0.5:20000", 200)
+		w.up(ctx, 0)
+		w.lose(true)
+		w.site.leave("10.0.0.5:20000")
+		w.site.set("127.0.0.1:20000", 200) // it listens on all addresses
+		pass(time.Minute)
+		if since, failing, ok := w.Passing("a"); !ok || since != 0 {
+			t.Errorf("passing since %s (%q), want 0s: what runs is to be found on the loopback address", since, failing)
+		}
+		w.site.leave("127.0.0.1:20000") // it listened on the one that is gone
+		pass(time.Minute)
+		if r := w.only(t); r.Status != checks.Failure {
+			t.Errorf("nobody answers: %+v", r)
+		}
+		if got := w.restarts(); got != "" {
+			t.Errorf("restarted, since the machine's address is gone: %s", got)
+		}
+		w.lose(false)
+		pass(20 * time.Second)
+		if got := w.restarts(); got == "" {
+			t.Error("not restarted, though the address is back and nobody answers")
+		}
+	}, func() *checks.Checks { return w.Checks })
+}
+
+// An address that is not the machine's own at any time, as behind a router, is one that
+// a task may be found dead by.
+func TestCheckOfAnAddressElsewhere(t *testing.T) {
+	var w *ward
+	in(t, func(t *testing.T, ctx context.Context) {
+		w = newWard(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp", CheckRestart: &fleet.CheckRestart{Limit: 2}}))
+		w.lose(true)
+		w.site.set("10.0.0.5:20000", 200) // the router sends it back
+		w.up(ctx, 0)
+		if r := w.only(t); r.Status != checks.Success {
+			t.Errorf("it answers by its router: %+v", r)
+		}
+		w.site.leave("10.0.0.5:20000")
+		pass(30 * time.Second)
+		if got := w.restarts(); got == "" {
+			t.Error("not restarted, though nobody answers")
+		}
+	}, func() *checks.Checks { return w.Checks })
+}
+
+// What changes of the machine or the allocation, and of no check, has none begin anew.
+func TestChecksThatStayTheSame(t *testing.T) {
+	var w *ward
+	in(t, func(t *testing.T, ctx context.Context) {
+		w = newWard(t, service(fleet.ServiceCheck{Name: "alive", Type: "tcp"}))
+		w.site.set("10.0.0.5:20000", 200)
+		w.up(ctx, 0)
+		pass(15 * time.Second)
+		w.node.DescriptionHash, w.alloc.AllocModifyIndex = "other", 7
+		w.up(ctx, 0)
+		if since, failing, ok := w.Passing("a"); !ok || since != 0 {
+			t.Errorf("passing since %s (%q), want 0s", since, failing)
+		}
+		w.node.Attributes = map[string]string{fleet.AttributeIPAddress: "10.0.0.9"}
+		w.node.DescriptionHash = "moved"
+		w.site.set("10.0.0.9:20000", 200)
+		pass(5 * time.Second)
+		w.site.leave("10.0.0.5:20000")
+		w.up(ctx, 0)
+		if since, failing, ok := w.Passing("a"); !ok || since != 20*time.Second {
+			t.Errorf("at its new address passing since %s (%q), want 20s", since, failing)
 		}
 	}, func() *checks.Checks { return w.Checks })
 }

@@ -9,7 +9,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
+
+	"skerry/fleet"
 )
 
 // maxOutput is how much of an answer is kept and shown, in bytes.
@@ -25,7 +28,7 @@ func (c *check) probe(ctx context.Context, dial Dial) (status, output string, co
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	if c.Type == "tcp" {
+	if c.Type == fleet.CheckTCP {
 		conn, err := dial(ctx, "tcp", c.address)
 		if err != nil {
 			return Failure, shown(err.Error()), 0
@@ -74,4 +77,44 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 // shown makes a text fit to be shown.
 func shown(s string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), maxOutput)], ""))
+}
+
+// loopbacks are this machine's addresses that no link takes away.
+var loopbacks = []string{"127.0.0.1", "::1"}
+
+// aside returns how the check is dialed while this machine has lost the address: a cable
+// that is pulled takes it along, and what listens on all addresses runs all the same. Only
+// then the loopback addresses are tried before it.
+func (c *check) aside(dial Dial) Dial {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if _, port, err := net.SplitHostPort(address); err == nil && address == c.address {
+			for _, host := range loopbacks {
+				if conn, err := dial(ctx, network, net.JoinHostPort(host, port)); err == nil {
+					return conn, nil
+				}
+			}
+		}
+		return dial(ctx, network, address)
+	}
+}
+
+// onMachine reports whether an interface of this machine has an address; what is no
+// address is not looked for, and where the machine does not say it has it.
+func onMachine(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return true
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			if has, ok := netip.AddrFromSlice(n.IP); ok && has.Unmap() == ip.Unmap().WithZone("") {
+				return true
+			}
+		}
+	}
+	return ip.IsLoopback()
 }
