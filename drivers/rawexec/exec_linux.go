@@ -151,6 +151,8 @@ func (e *ends) attend(ctx context.Context, cmd *exec.Cmd, x fleet.Exec) (int, er
 	}
 	err := cmd.Wait()
 	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left behind in its group
+	stop()
+	stop = context.AfterFunc(ctx, e.closeOurs) // from here on its number may be another's
 	close(over)
 	_ = x.Stdin.Close()
 	taking.Wait() // ends with the last process that has the output open, or with ctx

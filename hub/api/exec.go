@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -27,6 +28,8 @@ const (
 	execSilence = time.Minute
 	// execPatience is how long a client may take to take one message.
 	execPatience = 30 * time.Second
+	// execLinger is how long a client may take to close a connection that is over.
+	execLinger = 5 * time.Second
 	// maxCloseText is what a close frame has room for.
 	maxCloseText = 123
 )
@@ -90,7 +93,20 @@ func (a *API) exec(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		closing = websocket.FormatCloseMessage(4000+Status(fleet.CodeOf(err)), closeText(err))
 	}
-	_ = conn.WriteControl(websocket.CloseMessage, closing, time.Now().Add(time.Second)) // it may be gone
+	if conn.WriteControl(websocket.CloseMessage, closing, time.Now().Add(time.Second)) == nil {
+		linger(conn.NetConn())
+	} // else it is gone
+}
+
+// linger ends a connection after what was written to it has arrived: one that is closed
+// while something of its client is still unread throws away what is on its way there.
+func linger(conn net.Conn) {
+	if c, ok := conn.(interface{ CloseWrite() error }); ok && c.CloseWrite() != nil {
+		return
+	}
+	if conn.SetReadDeadline(time.Now().Add(execLinger)) == nil {
+		_, _ = io.Copy(io.Discard, conn) // until it closes its side, or its time is over
+	}
 }
 
 // execRequest reads what is asked, but for the allocation.
@@ -150,7 +166,10 @@ func (a *API) execOver(r *http.Request, req syncproto.Request, client *execConn)
 		defer cancel() // the client is gone, or the edge takes nothing: the command ends
 		a.cfg.Log.Debug("command's client is gone", "alloc", al.ID, "error", client.typed(edge))
 	})
-	serving.Go(func() { client.keepAlive(ctx) })
+	serving.Go(func() {
+		defer cancel() // nothing is read of a client while the edge takes nothing
+		client.keepAlive(ctx)
+	})
 	err = client.show(edge)
 	cancel()
 	client.endReading()

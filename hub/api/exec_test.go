@@ -10,12 +10,14 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gorilla/websocket"
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/fleet"
+	"skerry/hub/api"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -234,4 +236,115 @@ func TestCommandsEndWithEitherSide(t *testing.T) {
 	if err := <-gone; err == nil {
 		t.Error("what cannot be read is handed on")
 	}
+}
+
+// pipes is a listener in memory.
+type pipes struct {
+	dialed chan net.Conn
+	closed chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.dialed:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 4646} }
+
+func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
+	mine, its := net.Pipe()
+	p.dialed <- its
+	return mine, nil
+}
+
+// A client that goes while its command takes none of what was typed is missed all the
+// same: nothing is read from it then, so asking whether it is there has to tell.
+func TestClientsAreMissedWhileCommandsReadNothing(t *testing.T) {
+	h, srv, c := mustServe(t)
+	alloc := mustAlloc(t, h, c)
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		h.talk = func(ctx context.Context, _ syncproto.Request) (io.ReadWriteCloser, error) {
+			mine, its := net.Pipe() // nobody reads its end
+			context.AfterFunc(ctx, func() { close(over); mine.Close(); its.Close() })
+			return edgeTalk{mine}, nil
+		}
+		p := &pipes{dialed: make(chan net.Conn), closed: make(chan struct{})}
+		server := &http.Server{Handler: srv.Config.Handler}
+		served := make(chan error, 1)
+		go func() { served <- server.Serve(p) }()
+		dialer := websocket.Dialer{NetDialContext: p.dial}
+		conn, _, err := dialer.Dial("ws://hub/v1/client/allocation/"+alloc.ID+"/exec?"+escaped(`command=["sleep","9"]`), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.WriteJSON(api.ExecInput{Stdin: &api.ExecIO{Data: []byte("typed")}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		conn.Close()
+		select {
+		case <-over:
+		case <-time.After(time.Minute):
+			t.Error("a minute after its client went the command goes on")
+		}
+		server.Close()
+		<-served
+	})
+}
+
+// What a command said last reaches its client also where that still types.
+func TestNothingOfACommandsEndIsLost(t *testing.T) {
+	h, srv, c := mustServe(t)
+	alloc := mustAlloc(t, h, c)
+	const pieces, size = 32, 16 << 10
+	ended := make(chan struct{})
+	talking(h, func(_ syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
+		defer close(ended)
+		for range pieces {
+			_ = out.Write(syncproto.ExecOutput{Stdout: bytes.Repeat([]byte("x"), size)})
+		}
+		_ = out.Write(syncproto.ExecOutput{Exited: true, Code: 7})
+		for {
+			if _, err := in.Read(); err != nil {
+				return // the hub has hung up
+			}
+		}
+	})
+	conn, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(srv.URL, "http")+"/v1/client/allocation/"+alloc.ID+
+		"/exec?"+escaped(`command=["cat"]`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	typing := make(chan struct{})
+	go func() {
+		defer close(typing)
+		for conn.WriteJSON(api.ExecInput{Stdin: &api.ExecIO{Data: make([]byte, 256<<10)}}) == nil {
+		}
+	}()
+	<-ended
+	got, code := 0, -1
+	for code < 0 {
+		var said api.ExecOutput
+		if err := conn.ReadJSON(&said); err != nil {
+			t.Fatalf("after %d of %d bytes: %v", got, pieces*size, err)
+		}
+		if said.Stdout != nil {
+			got += len(said.Stdout.Data)
+		}
+		if said.Exited {
+			code = said.Result.ExitCode
+		}
+	}
+	if got != pieces*size || code != 7 {
+		t.Errorf("%d bytes and exit code %d, want %d and 7", got, code, pieces*size)
+	}
+	conn.Close()
+	<-typing
 }
