@@ -202,9 +202,12 @@ func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 
 // committed opens the way for updates, or refuses what the cluster refused.
 func (s *session) committed(ctx context.Context, h syncproto.Heartbeat, res state.Result) call {
+	opened := res.Session
+	if res.Err == nil && opened != nil && s.await(ctx, opened.Epoch) != nil {
+		return nil
+	}
 	view := s.gw.cfg.State.View()
 	node, known := view.Node(s.node)
-	opened := res.Session
 	if res.Err != nil {
 		// An earlier try may have been committed without our hearing of it.
 		if !known || !s.isOf(node) {
@@ -229,6 +232,21 @@ func (s *session) committed(ctx context.Context, h syncproto.Heartbeat, res stat
 			Index: index, Term: s.gw.cfg.Term(), ChainHash: opened.ChainHash,
 		}
 		return s.firstAcknowledge(ctx, h, ack)
+	}
+}
+
+// await waits until this hub's state has the session. What it shows before is older than
+// what its edge has seen, and would pass for a cluster that went back. A hub that lags
+// for long is left: the edge gives up first.
+func (s *session) await(ctx context.Context, epoch fleet.Epoch) error {
+	for {
+		watch := s.gw.cfg.State.Watch()
+		if node, known := watch.Node(s.node); known && node.Epoch >= epoch {
+			return nil
+		}
+		if err := watch.Changed(ctx); err != nil {
+			return err
+		}
 	}
 }
 

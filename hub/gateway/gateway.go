@@ -62,7 +62,7 @@ type State interface {
 	Watch() *state.View
 }
 
-// Applier commits a command; when it returns, State has it.
+// Applier commits a command; when it returns, State has it, unless this hub lags.
 type Applier interface {
 	Apply(ctx context.Context, c state.Command) (state.Result, error)
 }

@@ -179,6 +179,30 @@ func TestOrphansAreNotedLater(t *testing.T) {
 	})
 }
 
+// A hub that has just started may apply for a while what the cluster did long ago.
+func TestAHubThatLagsOpensNoSession(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{lags: true})
+	h.mustDescribe(node1)
+	h.setBehind(true)
+	h.mustPlace(node1, alloc1)
+	w := h.mustDial(t, node1)
+	w.welcomed(w.hello(1, "agent-1"))
+	w.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Uptime: time.Hour, Node: describe(node1), Hash: []byte("h1")})
+	h.eventually("the session is committed", func(v *state.View) bool {
+		n, _ := v.Node(node1)
+		return n.Epoch == 1
+	})
+	w.expectNothing(syncproto.StreamControl, 100*time.Millisecond)
+	h.setBehind(false)
+	if ack := expect[syncproto.HeartbeatAck](w, syncproto.StreamControl); ack.Index < h.View().Index() {
+		t.Errorf("the session begins at entry %d, though it was committed by entry %d", ack.Index, h.View().Index())
+	}
+	if d := expect[syncproto.Desired](w, syncproto.StreamDesired); len(d.Run) != 1 {
+		t.Errorf("the edge is told of %d allocations, not of the one that was placed before its session", len(d.Run))
+	}
+}
+
 // Row 3 of the issue: the wire driven by hand.
 func TestUpdateBeforeHeartbeat(t *testing.T) {
 	t.Parallel()

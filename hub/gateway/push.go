@@ -85,7 +85,7 @@ func (p *pusher) run(ctx context.Context, epoch fleet.Epoch) {
 			p.s.fence(r)
 			return
 		}
-		for _, f := range p.frames(ctx, told, node, epoch) {
+		for _, f := range p.frames(ctx, told, node) {
 			if err := p.send(ctx, out, f); err != nil {
 				return // the session is over, or will notice that the stream is
 			}
@@ -111,7 +111,7 @@ func superseded(node *fleet.Node, epoch fleet.Epoch) (syncproto.Refused, bool) {
 }
 
 // frames returns what the edge has to be told now.
-func (p *pusher) frames(ctx context.Context, told *delivery, node *fleet.Node, epoch fleet.Epoch) []syncproto.Desired {
+func (p *pusher) frames(ctx context.Context, told *delivery, node *fleet.Node) []syncproto.Desired {
 	p.mu.Lock()
 	questions, received := p.questions, max(p.received, min(node.Received, p.s.hello.Desired))
 	p.questions = nil
@@ -133,8 +133,7 @@ func (p *pusher) frames(ctx context.Context, told *delivery, node *fleet.Node, e
 			p.unnoted = orphans
 		}
 	}
-	// What the node is known to keep is of an older session as long as this hub lags.
-	if len(p.unnoted) > 0 && node.Epoch >= epoch && p.noteOrphans(ctx, node, p.unnoted) {
+	if len(p.unnoted) > 0 && p.noteOrphans(ctx, node, p.unnoted) {
 		p.unnoted = nil
 	}
 	for i := range out {

@@ -32,12 +32,16 @@ const (
 
 // cluster is a replicated state without Raft: commands apply at once, or fail
 // while broken is set. Where applied is set, it is called before a command's
-// caller hears of it.
+// caller hears of it. Where own is set, the hub shows that in place of it: what is
+// applied while behind is set comes there when it is not any more.
 type cluster struct {
 	*state.Store
-	tb testing.TB
+	tb  testing.TB
+	own *state.Store
 
 	mu      sync.Mutex
+	behind  bool
+	late    []func()
 	index   fleet.Index
 	broken  bool
 	entries map[state.Kind]int
@@ -72,7 +76,30 @@ func (c *cluster) apply(cmd state.Command) (state.Result, error) {
 	}
 	c.index++
 	c.entries[cmd.Kind()]++
+	if index := c.index; c.own != nil {
+		c.late = append(c.late, func() { c.own.Apply(index, decoded) })
+		c.catchUp()
+	}
 	return c.Store.Apply(c.index, decoded), nil
+}
+
+// catchUp brings the hub's own state to where the cluster is, unless that is to stay
+// behind.
+func (c *cluster) catchUp() {
+	if c.behind {
+		return
+	}
+	for _, apply := range c.late {
+		apply()
+	}
+	c.late = nil
+}
+
+func (c *cluster) setBehind(behind bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.behind = behind
+	c.catchUp()
 }
 
 func (c *cluster) mustApply(cmd state.Command) state.Result {
@@ -183,6 +210,8 @@ type options struct {
 	probe elsewhere
 	// leaderless: the hub knows of no leader, though commands are applied.
 	leaderless bool
+	// lags: the hub's state may be older than the cluster's.
+	lags bool
 }
 
 func newHub(tb testing.TB, opts options) *hub {
@@ -203,10 +232,15 @@ func newHub(tb testing.TB, opts options) *hub {
 		tb.Fatal(err)
 	}
 	h := &hub{cluster: &cluster{Store: state.New(), tb: tb, entries: map[state.Kind]int{}}, authority: authority}
+	own := h.Store
+	if opts.lags {
+		own = state.New()
+		h.own = own
+	}
 	h.mustApply(state.ClusterInit{Cluster: made})
 	h.mustApply(state.Hub{Hub: state.HubAddr{ID: "hub-1", QUIC: "127.0.0.1:4647"}})
 	h.gateway, err = gateway.New(gateway.Config{
-		Hub: "hub-1", State: h.cluster, Apply: h.cluster, Beats: steadyBeats{opts.ttl},
+		Hub: "hub-1", State: own, Apply: h.cluster, Beats: steadyBeats{opts.ttl},
 		Hubs: func() []string { return []string{"127.0.0.1:4647"} }, Term: func() uint64 { return 7 }, Elsewhere: opts.probe,
 		Led: func() bool { return !opts.leaderless }, RefuseAfter: time.Second, ReleaseAfter: time.Second,
 	})
