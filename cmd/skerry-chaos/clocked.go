@@ -8,7 +8,7 @@ import (
 	"skerry/chaos/clock"
 	"skerry/cmd/edged"
 	"skerry/cmd/hubd"
-	flagged "skerry/cmd/settings"
+	"skerry/cmd/settings"
 )
 
 // clocked are the daemons as production runs them, but for their wall clock, which
@@ -38,6 +38,6 @@ func withClock(cmd *cobra.Command, set func(clock.File)) {
 		if *path != "" {
 			set(clock.File(*path))
 		}
-		return flagged.Complete(cmd.Flags(), os.Environ())
+		return settings.Complete(cmd.Flags(), os.Environ())
 	}
 }

@@ -17,10 +17,11 @@ import (
 	"skerry/chaos/cell"
 	"skerry/chaos/disk"
 	"skerry/chaos/schedule"
+	"skerry/cmd/console"
 )
 
 // faults runs a storm. For root it is one in a cell, with disks that forget.
-func faults(s *settings) *cobra.Command {
+func faults(s *told) *cobra.Command {
 	var storm chaos.Storm
 	var kinds []string
 	var noDisks bool
@@ -96,12 +97,9 @@ func enclosed(c *cobra.Command) *cobra.Command {
 		}
 		err := cell.Enter(cmd.Context())
 		if exit := new(exec.ExitError); errors.As(err, &exit) {
-			return errEnclosed // it was said there
+			return &console.ExitError{Code: exit.ExitCode(), Err: err, Silent: true} // it was said there
 		}
 		return err
 	}
 	return c
 }
-
-// errEnclosed is a run in a cell that failed, and said why.
-var errEnclosed = errors.New("the run did not pass")

@@ -17,6 +17,8 @@ import (
 	"skerry/chaos"
 	"skerry/chaos/cell"
 	"skerry/chaos/faultnet"
+	"skerry/cmd/console"
+	"skerry/cmd/settings"
 	"skerry/drivers/rawexec"
 )
 
@@ -33,16 +35,17 @@ func main() {
 		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := command().ExecuteContext(ctx)
+	root := command()
+	settings.Prepare(root, os.Args[1:])
+	err := root.ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "skerry-chaos: %v\n", err)
-		os.Exit(1)
+		os.Exit(console.Fail(os.Stderr, "skerry-chaos", err))
 	}
 }
 
-// settings are what every subcommand is told.
-type settings struct {
+// told is what every subcommand is told.
+type told struct {
 	bin          string
 	dir          string
 	keep         bool
@@ -54,7 +57,7 @@ func command() *cobra.Command {
 		Use: "skerry-chaos", Short: "Break a fleet, and check what it promised", Version: version,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	s := &settings{}
+	s := &told{}
 	root.PersistentFlags().StringVar(&s.bin, "bin", "", "folder of skerry and skerry-edge (default: where this program is)")
 	root.PersistentFlags().StringVar(&s.dir, "dir", "", "folder for the run's files (default: a new one)")
 	root.PersistentFlags().BoolVar(&s.keep, "keep", false, "keep the run's files also where all went well")
@@ -71,12 +74,14 @@ func command() *cobra.Command {
 }
 
 // on makes a subcommand that plays on a ground.
-func (s *settings) on(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
+func (s *told) on(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return s.within(func(dir string) error {
 			g := chaos.Ground{Dir: dir, Out: cmd.OutOrStdout()}
-			g.HubBinary, g.EdgeBinary = s.programs()
 			var err error
+			if g.HubBinary, g.EdgeBinary, err = s.programs(); err != nil {
+				return err
+			}
 			if g.Net, g.LocalHTTP, err = s.network(); err != nil {
 				return err
 			}
@@ -85,7 +90,7 @@ func (s *settings) on(use, short string, play func(ctx context.Context, g chaos.
 	}}
 }
 
-func partition(s *settings) *cobra.Command {
+func partition(s *told) *cobra.Command {
 	var p chaos.Partition
 	c := s.on("partition", "Cut links, kill hubs and edges, reboot edges without a link; check the invariants after each round",
 		func(ctx context.Context, g chaos.Ground) error {
@@ -103,7 +108,7 @@ func partition(s *settings) *cobra.Command {
 	return c
 }
 
-func reboot(s *settings) *cobra.Command {
+func reboot(s *told) *cobra.Command {
 	var r chaos.Reboot
 	c := s.on("reboot", "Reboot an edge without a link, and measure until its tasks run again",
 		func(ctx context.Context, g chaos.Ground) error { r.Ground = g; return r.Run(ctx) })
@@ -112,7 +117,7 @@ func reboot(s *settings) *cobra.Command {
 	return c
 }
 
-func healed(s *settings) *cobra.Command {
+func healed(s *told) *cobra.Command {
 	var h chaos.Healed
 	c := s.on("healed", "Cut a link for a while, and measure what it costs to have the edge back",
 		func(ctx context.Context, g chaos.Ground) error {
@@ -126,7 +131,7 @@ func healed(s *settings) *cobra.Command {
 	return c
 }
 
-func hubKill(s *settings) *cobra.Command {
+func hubKill(s *told) *cobra.Command {
 	var k chaos.HubKill
 	c := s.on("hub-kill", "Kill the leading hub while jobs are registered; find every acknowledged one",
 		func(ctx context.Context, g chaos.Ground) error { k.Ground = g; return k.Run(ctx) })
@@ -135,22 +140,22 @@ func hubKill(s *settings) *cobra.Command {
 	return c
 }
 
-func restore(s *settings) *cobra.Command {
+func restore(s *told) *cobra.Command {
 	return s.on("restore", "Restore all hubs from an older copy; edges keep their work and say so",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Restore{Ground: g}.Run(ctx) })
 }
 
-func clone(s *settings) *cobra.Command {
+func clone(s *told) *cobra.Command {
 	return s.on("clone", "Start a second edge with a copy of the first one's data; it is fenced",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Clone{Ground: g}.Run(ctx) })
 }
 
-func damage(s *settings) *cobra.Command {
+func damage(s *told) *cobra.Command {
 	return s.on("damage", "Damage an edge's journal in several ways; it heals, its tasks run on, and what is lost is said",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Damage{Ground: g}.Run(ctx) })
 }
 
-func demo(s *settings) *cobra.Command {
+func demo(s *told) *cobra.Command {
 	var job string
 	c := s.on("demo", "Three hubs, three edges: cut a link, reboot behind it, kill the leader, heal, look at the history",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Demo{Ground: g, JobFile: job}.Run(ctx) })
@@ -159,7 +164,7 @@ func demo(s *settings) *cobra.Command {
 	return c
 }
 
-func footprint(s *settings) *cobra.Command {
+func footprint(s *told) *cobra.Command {
 	c := s.on("footprint", "Measure memory and size: an idle hub, an edge with 10 running tasks, the programs",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Footprint{Ground: g}.Run(ctx) })
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
@@ -167,7 +172,7 @@ func footprint(s *settings) *cobra.Command {
 }
 
 // programs are the binaries that a fleet runs.
-func (s *settings) programs() (hub, edge string) {
+func (s *told) programs() (hub, edge string, err error) {
 	bin := s.bin
 	if bin == "" {
 		if self, err := os.Executable(); err == nil {
@@ -177,12 +182,18 @@ func (s *settings) programs() (hub, edge string) {
 	if abs, err := filepath.Abs(bin); err == nil {
 		bin = abs
 	}
-	return filepath.Join(bin, "skerry"), filepath.Join(bin, "skerry-edge")
+	hub, edge = filepath.Join(bin, "skerry"), filepath.Join(bin, "skerry-edge")
+	for _, program := range []string{hub, edge} {
+		if _, err := os.Stat(program); err != nil {
+			return "", "", fmt.Errorf("find the programs to break (--bin names their folder; `make build` makes them): %w", err)
+		}
+	}
+	return hub, edge, nil
 }
 
 // network makes the network that the flags ask for, and says whether hubs serve
 // HTTP on 127.0.0.1 of their place.
-func (s *settings) network() (faultnet.Network, bool, error) {
+func (s *told) network() (faultnet.Network, bool, error) {
 	if s.netns && s.proxy {
 		return nil, false, errors.New("choose a network: --netns and --proxy exclude each other")
 	}
@@ -195,7 +206,7 @@ func (s *settings) network() (faultnet.Network, bool, error) {
 
 // within gives f a folder, and removes it where f succeeds, unless it was named
 // or shall be kept.
-func (s *settings) within(f func(dir string) error) error {
+func (s *told) within(f func(dir string) error) error {
 	dir := s.dir
 	if dir == "" {
 		var err error
