@@ -15,6 +15,8 @@ const (
 	// maxRunNote bounds how much of an allocation's time a reboot may make forgotten;
 	// it is a tenth of its max_run_duration where that is less.
 	maxRunNote = 10 * time.Minute
+	// maxRunRecord bounds what is decoded as a runRecord, in bytes.
+	maxRunRecord = 1 << 10
 )
 
 // runRecord is how long an allocation had run by the monotonic time of a boot.
@@ -23,6 +25,26 @@ type runRecord struct {
 	BootID  fleet.BootID  `json:"boot_id"`
 	Mono    time.Duration `json:"mono"`  // when it was written
 	Begun   time.Duration `json:"begun"` // when the first task was started
+}
+
+// longestRun bounds what is believed of how long an allocation ran.
+const longestRun = 100 * 365 * 24 * time.Hour
+
+func decodeRun(b []byte) (runRecord, error) {
+	var r runRecord
+	if len(b) > maxRunRecord {
+		return r, fmt.Errorf("decode record of a run: %d bytes are too many", len(b))
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, fmt.Errorf("decode record of a run: %w", err)
+	}
+	switch {
+	case r.Version != recordVersion:
+		return r, fmt.Errorf("decode record of a run: version %d is not known", r.Version)
+	case r.Mono < 0 || r.Begun > r.Mono || r.Mono > longestRun || r.Begun < -longestRun:
+		return r, fmt.Errorf("decode record of a run: it began at %s, and that was written at %s after the boot", r.Begun, r.Mono)
+	}
+	return r, nil
 }
 
 // expiry is when an allocation has run for its group's max_run_duration. It counts
@@ -62,17 +84,17 @@ func (r *Runner) maxRun() time.Duration {
 // resumeRun goes on where an earlier life of the agent was. Where it left no word,
 // and tasks run, their time begins now.
 func (r *Runner) resumeRun(b []byte) {
-	f, rec := &r.factory, runRecord{}
-	err := json.Unmarshal(b, &rec)
+	f := &r.factory
+	rec, err := decodeRun(b)
 	switch {
-	case b != nil && err == nil && rec.Version == recordVersion:
+	case b != nil && err == nil:
 		if rec.BootID != f.BootID {
 			rec.Begun = f.Mono() - (rec.Mono - rec.Begun)
 		}
 		r.expiry.begun = &rec.Begun
 		return
 	case b != nil:
-		r.log.Error("record of the time that the allocation ran cannot be read", "error", err)
+		r.log.Error("time that the allocation ran begins anew", "error", err)
 	}
 	for _, t := range r.tasks {
 		if t.state.State == fleet.TaskRunning {

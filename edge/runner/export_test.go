@@ -28,3 +28,9 @@ func RoundTripRecord(b []byte) ([]byte, error) {
 	}
 	return r.encode()
 }
+
+// DecodeRun says for how long an allocation ran by what the journal keeps of that.
+func DecodeRun(b []byte) (ran time.Duration, err error) {
+	r, err := decodeRun(b)
+	return r.Mono - r.Begun, err
+}

@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,6 +103,33 @@ func FuzzRecord(f *testing.F) {
 		twice, err := runner.RoundTripRecord(once)
 		if err != nil || string(once) != string(twice) {
 			t.Errorf("%q became %q, then %q, %v", b, once, twice, err)
+		}
+	})
+}
+
+func TestDecodeRun(t *testing.T) {
+	for record, want := range map[string]time.Duration{
+		`{"version":1,"boot_id":"b","mono":60000000000,"begun":20000000000}`:  40 * time.Second,
+		`{"version":1,"boot_id":"b","mono":60000000000,"begun":-20000000000}`: 80 * time.Second, // of an earlier boot
+		`{"version":1,"boot_id":"b","mono":20000000000,"begun":60000000000}`:  -1,               // it would run 40 s too long
+		`{"version":1,"boot_id":"b","mono":-5,"begun":-7}`:                    -1,
+		`{"version":1,"boot_id":"b","mono":5,"begun":-9000000000000000000}`:   -1,
+		`{"version":9,"boot_id":"b","mono":5,"begun":5}`:                      -1,
+		`{`: -1,
+		`{"version":1,"boot_id":"` + strings.Repeat("b", 2<<10) + `"}`: -1,
+	} {
+		if got, err := runner.DecodeRun([]byte(record)); (err != nil) != (want < 0) || err == nil && got != want {
+			t.Errorf("%.80s: ran for %s, %v, want %s", record, got, err, want)
+		}
+	}
+}
+
+func FuzzDecodeRun(f *testing.F) {
+	f.Add([]byte(`{"version":1,"boot_id":"b","mono":60000000000,"begun":-20000000000}`))
+	f.Add([]byte(`{"version":1,"mono":9223372036854775807,"begun":-9223372036854775808}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if ran, err := runner.DecodeRun(b); err == nil && ran < 0 {
+			t.Errorf("%q: it ran for %s", b, ran)
 		}
 	})
 }

@@ -35,23 +35,9 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"skerry/drivers"
 	"skerry/fleet"
-)
-
-// recordRetry is how long a runner waits where the journal did not take what it
-// has to say. It does nothing further meanwhile.
-const recordRetry = time.Second
-
-// Descriptions of client statuses.
-const (
-	describePending  = "Tasks are not all running yet"
-	describeRunning  = "Tasks are running"
-	describeComplete = "All tasks have completed"
-	describeFailed   = "Failed tasks"
-	describeRebooted = "The machine rebooted"
 )
 
 // Runner runs one allocation.
@@ -219,27 +205,6 @@ func (r *Runner) whyStopped() string {
 	return r.stopReason
 }
 
-// recordUnrunnable records that an allocation without tasks has failed.
-func (r *Runner) recordUnrunnable(ctx context.Context) error {
-	a := r.current()
-	why := fmt.Sprintf("job %s has no group %q with tasks", a.JobID, a.TaskGroup)
-	if a.Job == nil {
-		why = fmt.Sprintf("the specification of job %s is missing", a.JobID)
-	}
-	r.status = fleet.ClientFailed
-	return r.record(ctx, fleet.Transition{
-		Kind: fleet.TransitionAlloc, Alloc: r.id, ClientStatus: r.status, ClientDescription: why, Message: why,
-	})
-}
-
-func (r *Runner) recordEnd(ctx context.Context) error {
-	status, description := r.nextStatus(r.status, "")
-	r.status = status
-	return r.record(ctx, fleet.Transition{
-		Kind: fleet.TransitionAlloc, Alloc: r.id, ClientStatus: status, ClientDescription: description,
-	})
-}
-
 // begin records that the allocation was received, or finds out what became of
 // its tasks, and ends those that have no reason to go on.
 func (r *Runner) begin(ctx context.Context) error {
@@ -273,16 +238,6 @@ func (r *Runner) begin(ctx context.Context) error {
 	}
 	r.advance()
 	return nil
-}
-
-func (r *Runner) recordReceived(ctx context.Context) error {
-	r.status = fleet.ClientPending
-	ts := make([]fleet.Transition, len(r.tasks))
-	for i, t := range r.tasks {
-		ts[i] = t.transition(t.event(fleet.TaskReceived, "Task received by the edge"))
-	}
-	ts[0].Kind, ts[0].ClientStatus, ts[0].ClientDescription = fleet.TransitionAlloc, r.status, describePending
-	return r.record(ctx, ts...)
 }
 
 // handles reads the tasks' records; it goes on trying, for without them a task
@@ -354,120 +309,5 @@ func (r *Runner) follow(t *task) {
 		r.killAll(fmt.Sprintf("Task %q failed", t.name))
 	case t.leader():
 		r.killAll(fmt.Sprintf("The leader, task %q, has ended", t.name))
-	}
-}
-
-// report is what a task has to say: steps that are journaled in one piece.
-type report struct {
-	task  *task
-	steps []step
-	reply chan error
-}
-
-// step is one transition of a task: an event, and what it does to the state.
-type step struct {
-	event  fleet.TaskEvent
-	change func(s *fleet.TaskState)
-}
-
-// journal records a task's steps and what they mean for the allocation.
-func (r *Runner) journal(ctx context.Context, rep report) error {
-	t, before, status := rep.task, rep.task.state, r.status
-	ts := make([]fleet.Transition, 0, len(rep.steps))
-	for _, s := range rep.steps {
-		if s.change != nil {
-			s.change(&t.state)
-		}
-		tr := t.transition(s.event)
-		if next, description := r.nextStatus(status, s.event.Type); next != status {
-			status = next
-			tr.Kind, tr.ClientStatus, tr.ClientDescription = fleet.TransitionAlloc, next, description
-		}
-		ts = append(ts, tr)
-	}
-	if err := r.record(ctx, ts...); err != nil {
-		t.state = before
-		return err
-	}
-	r.status, t.seen = status, true
-	if r.expiry.begun == nil && t.state.State == fleet.TaskRunning {
-		r.began()
-		if err := r.expire(ctx); err != nil {
-			return err
-		}
-	}
-	if t.state.State == fleet.TaskDead && before.State != fleet.TaskDead {
-		r.follow(t)
-	}
-	r.advance()
-	return nil
-}
-
-// nextStatus is the allocation's client status after a task's transition.
-func (r *Runner) nextStatus(status, event string) (next, description string) {
-	dead, running, later, failed := 0, 0, 0, false
-	for _, t := range r.tasks {
-		switch {
-		case t.dead():
-			dead++
-			failed = failed || t.state.Failed
-		case t.state.State == fleet.TaskRunning:
-			running++
-		case t.isLast(), t.hook == fleet.HookPoststart && !t.open:
-			later++
-		}
-	}
-	switch {
-	case dead == len(r.tasks) && failed:
-		return fleet.ClientFailed, describeFailed
-	case dead == len(r.tasks) && r.expiry.why != "":
-		return fleet.ClientComplete, r.expiry.why
-	case dead == len(r.tasks):
-		return fleet.ClientComplete, describeComplete
-	case event == fleet.TaskLostAtReboot && status == fleet.ClientRunning:
-		return fleet.ClientPending, describeRebooted
-	case dead+running+later == len(r.tasks) && !failed && !r.isStopped():
-		return fleet.ClientRunning, describeRunning
-	}
-	return status, ""
-}
-
-// record journals transitions, and goes on trying where the disk does not take
-// them: what happened must be told, and nothing may be done before it is.
-func (r *Runner) record(ctx context.Context, ts ...fleet.Transition) error {
-	return r.persist(ctx, func() error { return r.rec.Record(ctx, ts...) })
-}
-
-func (r *Runner) putHandle(ctx context.Context, task string, b []byte) error {
-	return r.persist(ctx, func() error { return r.rec.PutHandle(ctx, r.id, task, b) })
-}
-
-func (r *Runner) persist(ctx context.Context, write func() error) error {
-	for failed := false; ; failed = true {
-		err := write()
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if !failed {
-			r.log.Error("journal does not take what happened: trying again", "error", err)
-		}
-		if err := pause(ctx, recordRetry); err != nil {
-			return err
-		}
-	}
-}
-
-// pause waits for d or the end of ctx, whose error it then returns.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
