@@ -13,6 +13,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
+	"skerry/fleet/durable"
 )
 
 const (
@@ -164,7 +165,7 @@ func (d *Driver) prepare(cfg drivers.TaskConfig) error {
 	if err := makeFIFOs(cfg.StateDir); err != nil {
 		return err
 	}
-	return writeRecord(cfg.StateDir, specFile, sp, false)
+	return writeRecord(durable.Swap, cfg.StateDir, specFile, sp)
 }
 
 // ensure starts a supervisor for a state folder that has none, and returns when

@@ -157,42 +157,18 @@ func readRecord(dir, name string, into interface{ check() error }) error {
 	return decodeRecord(b, into)
 }
 
-// writeRecord replaces a record as a whole. durable: it also survives the loss
-// of power from then on. What describes running processes need not, for they do
-// not either.
-func writeRecord(dir, name string, record any, durable bool) (err error) {
+// replacing is durable.Replace or durable.Swap: what describes running processes need not
+// survive a loss of power, for they do not either.
+type replacing func(path string, content []byte, mode fs.FileMode) error
+
+// writeRecord replaces a record as a whole.
+func writeRecord(replace replacing, dir, name string, record any) error {
 	b, err := json.Marshal(record)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	tmp := filepath.Join(dir, name+".new")
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("create record: %w", err)
-	}
-	_, err = f.Write(b)
-	if err == nil && durable {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", tmp, err)
-	}
-	if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
-		return fmt.Errorf("replace record: %w", err)
-	}
-	if !durable {
-		return nil
-	}
-	return syncFolder(dir)
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("open folder: %w", err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
+	if err := replace(filepath.Join(dir, name), b, 0o600); err != nil {
+		return fmt.Errorf("write record: %w", err)
 	}
 	return nil
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"skerry/fleet/durable"
 )
 
 const (
@@ -180,7 +182,7 @@ func (s *supervisor) findOrStart() error {
 	device, inode, err := folderOf(s.dir)
 	if err == nil {
 		s.task = taskRecord{Version: recordVersion, identity: id, Device: device, Inode: inode}
-		err = writeRecord(s.dir, taskFile, s.task, false)
+		err = writeRecord(durable.Swap, s.dir, taskFile, s.task)
 	}
 	if err != nil {
 		// A task that is not noted must not run: nobody would find it again.
@@ -360,7 +362,7 @@ func (s *supervisor) finish(exit exitRecord) {
 	exit.FinishedAt = time.Now().UnixNano()
 	exit.Interrupted = s.wasInterrupted()
 	for tried := false; ; tried = true {
-		err := writeRecord(s.dir, exitFile, exit, true)
+		err := writeRecord(durable.Replace, s.dir, exitFile, exit)
 		if err == nil || errors.Is(err, fs.ErrNotExist) { // a folder that was removed has no reader
 			return
 		}

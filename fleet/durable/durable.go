@@ -1,5 +1,5 @@
 // Package durable replaces files on disks that lose their power. The data directories of
-// hubs and of edges call it, and what writes the files in them.
+// hubs and of edges call it, what writes the files in them, and drivers for their records.
 //
 // It starts no goroutine. It makes no folders, and does not say what a person can do
 // about a disk that refuses: who calls it knows what the file is for.
@@ -15,18 +15,33 @@ import (
 // Replace replaces a file's content as a whole: whoever reads it, also after a crash,
 // finds the old content or the new one. When it returns, the new one stays.
 func Replace(path string, content []byte, mode fs.FileMode) error {
-	folder := filepath.Dir(path)
-	f, err := os.CreateTemp(folder, "."+filepath.Base(path)+".*")
+	if err := replace(path, content, mode, true); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// Swap is Replace without waiting for the disk: a loss of power may take the new content
+// back. It is for what describes something that such a loss ends, too.
+func Swap(path string, content []byte, mode fs.FileMode) error {
+	return replace(path, content, mode, false)
+}
+
+func replace(path string, content []byte, mode fs.FileMode, sync bool) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
+	err = errors.Join(err, f.Chmod(mode))
+	if sync {
+		err = errors.Join(err, f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return syncFolder(folder)
+	return nil
 }

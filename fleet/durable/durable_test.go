@@ -23,14 +23,20 @@ func mustHold(t *testing.T, dir, name string) {
 	}
 }
 
-func TestReplace(t *testing.T) {
+type replacing func(path string, content []byte, mode fs.FileMode) error
+
+func TestReplace(t *testing.T) { testReplace(t, durable.Replace) }
+func TestSwap(t *testing.T)    { testReplace(t, durable.Swap) }
+
+func testReplace(t *testing.T, replace replacing) {
+	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "secret")
 	for _, f := range []struct {
 		content string
 		mode    fs.FileMode
 	}{{"the first, which is longer", 0o644}, {"the next", 0o600}, {"", 0o600}} {
-		if err := durable.Replace(path, []byte(f.content), f.mode); err != nil {
+		if err := replace(path, []byte(f.content), f.mode); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(path)
@@ -48,16 +54,20 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-func TestReplaceThatFails(t *testing.T) {
+func TestReplaceThatFails(t *testing.T) { testReplaceThatFails(t, durable.Replace) }
+func TestSwapThatFails(t *testing.T)    { testReplaceThatFails(t, durable.Swap) }
+
+func testReplaceThatFails(t *testing.T, replace replacing) {
+	t.Helper()
 	dir := t.TempDir()
-	if err := durable.Replace(filepath.Join(dir, "no", "folder"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
+	if err := replace(filepath.Join(dir, "no", "folder"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("into a folder that is not there: %v", err)
 	}
 	taken := filepath.Join(dir, "taken")
 	if err := os.MkdirAll(filepath.Join(taken, "by a folder"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := durable.Replace(taken, []byte("x"), 0o600); err == nil {
+	if err := replace(taken, []byte("x"), 0o600); err == nil {
 		t.Error("it replaced a folder")
 	}
 	mustHold(t, dir, "taken")
