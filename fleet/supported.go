@@ -85,9 +85,6 @@ func (j *Job) Unsupported() Problems {
 	if name, ok := refuse["Type="+j.Type]; ok {
 		ps.add("Type", "%s are not supported yet", name)
 	}
-	if j.Namespace != DefaultNamespace {
-		ps.add("Namespace", "namespace %q: namespaces other than %s are not supported yet", j.Namespace, DefaultNamespace)
-	}
 	walkUsed(reflect.ValueOf(j.plainly()), "", "", func(field, path string) bool {
 		name, ok := refuse[field]
 		if ok {

@@ -104,6 +104,7 @@ func TestEventsGoOnAtAnotherHub(t *testing.T) {
 		mustRun(t, c, service("web", 6))
 		had, last := first.stop(t)
 		mustFailOver(t, c)
+		mustCome(t, c, time.Minute, "the new leader has what the client saw", func(v *state.View) bool { return v.Index() >= last })
 		second := mustListen(t, lead(t, c).State(), last+1)
 		mustRun(t, c, service("shop", 4))
 		mustCome(t, c, 5*time.Minute, "both are rolled out", func(v *state.View) bool {

@@ -31,8 +31,9 @@ const maxError = 64 << 10
 
 // Client calls one hub. It is safe for concurrent use.
 type Client struct {
-	base *url.URL
-	http *http.Client
+	base      *url.URL
+	http      *http.Client
+	namespace string // of every request that names none; "": the hub's default
 }
 
 // New makes a Client of the hub at addr (http://HOST:PORT, or HOST:PORT). It does not
@@ -50,6 +51,25 @@ func New(addr string) (*Client, error) {
 		DialContext:           (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
 		ResponseHeaderTimeout: 2 * Wait,
 	}}}, nil
+}
+
+// In is the same Client for a namespace ("*": all, where that can be asked).
+func (c *Client) In(namespace string) *Client {
+	other := *c
+	other.namespace = namespace
+	return &other
+}
+
+// named adds the Client's namespace to what is asked.
+func (c *Client) named(q url.Values) url.Values {
+	if c.namespace == "" || q.Has("namespace") {
+		return q
+	}
+	out := url.Values{"namespace": {c.namespace}}
+	for k, v := range q {
+		out[k] = v
+	}
+	return out
 }
 
 // Read asks for path and decodes the answer into out. It returns the answer's index.
@@ -111,7 +131,7 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values, body
 	for k, v := range q {
 		merged[k] = v
 	}
-	u.RawQuery = merged.Encode()
+	u.RawQuery = c.named(merged).Encode()
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("ask the hub for %s: %w", path, err)

@@ -23,7 +23,7 @@ const execBeat = 10 * time.Second
 func (c *Client) Exec(ctx context.Context, path string, q url.Values, x fleet.Exec) (int, error) {
 	u := *c.base
 	u.Scheme = strings.Replace(u.Scheme, "http", "ws", 1)
-	u.Path, u.RawQuery = path, q.Encode()
+	u.Path, u.RawQuery = path, c.named(q).Encode()
 	dialer := websocket.Dialer{NetDialContext: c.http.Transport.(*http.Transport).DialContext, HandshakeTimeout: 2 * Wait}
 	conn, resp, err := dialer.DialContext(ctx, u.String(), nil)
 	if err != nil {

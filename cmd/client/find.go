@@ -63,8 +63,12 @@ func (c *Client) FindJob(ctx context.Context, prefix string) (api.JobStub, error
 	return one("job", prefix, list, func(j api.JobStub) (id, label string) { return string(j.ID), j.Status })
 }
 
-// list reads a list of things with UUIDs, which are lower case.
+// list reads a list of things with UUIDs, which are lower case. An id says enough: where
+// no namespace is named, it is looked for in all.
 func (c *Client) list(ctx context.Context, path, prefix string, out any) error {
+	if c.namespace == "" {
+		c = c.In("*")
+	}
 	return c.read(ctx, path, strings.ToLower(prefix), out)
 }
 
@@ -80,12 +84,18 @@ func (c *Client) read(ctx context.Context, path, prefix string, out any) error {
 // one picks what ref names: the exact one, or the only one.
 func one[T any](kind, ref string, list []T, name func(T) (id, label string)) (T, error) {
 	var none T
+	var exact []T
 	for _, e := range list {
 		if id, _ := name(e); id == ref {
-			return e, nil
+			exact = append(exact, e)
 		}
 	}
 	switch {
+	case len(exact) == 1:
+		return exact[0], nil
+	case len(exact) > 1:
+		return none, fleet.Errorf(fleet.CodeConflict, "%d %ss of different namespaces are called %q", len(exact), kind, ref).
+			WithHint("name one namespace with --namespace")
 	case ref == "":
 		return none, fleet.Errorf(fleet.CodeInvalid, "which %s? Its id is empty", kind)
 	case len(list) == 0:

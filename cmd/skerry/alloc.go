@@ -212,9 +212,9 @@ func evalList(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}
-			t := console.Table{Heads: []string{"ID", "PRIORITY", "TRIGGERED BY", "JOB", "STATUS", "FAILURES"}}
+			t := console.Table{Heads: o.heads("ID", "PRIORITY", "TRIGGERED BY", "JOB", "STATUS", "FAILURES")}
 			for _, e := range list {
-				t.Add(fleet.Short(e.ID), e.Priority, e.TriggeredBy, e.JobID, e.Status, len(e.FailedTGAllocs) > 0)
+				t.Add(o.cells(e.Namespace, fleet.Short(e.ID), e.Priority, e.TriggeredBy, e.JobID, e.Status, len(e.FailedTGAllocs) > 0)...)
 			}
 			return t.Write(cmd.OutOrStdout())
 		},

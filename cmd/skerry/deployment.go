@@ -42,9 +42,9 @@ func deploymentList(o *operator) *cobra.Command {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}
 			var t console.Table
-			t.Add("ID", "Job", "Version", "Status", "Description")
+			t.Add(o.cells("Namespace", "ID", "Job", "Version", "Status", "Description")...)
 			for _, d := range list {
-				t.Add(fleet.Short(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)
+				t.Add(o.cells(d.Namespace, fleet.Short(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)...)
 			}
 			return t.Write(cmd.OutOrStdout())
 		},

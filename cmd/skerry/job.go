@@ -56,7 +56,7 @@ func jobRun(o *operator) *cobra.Command {
 			if output {
 				return console.JSON(cmd.OutOrStdout(), registration{Job: job})
 			}
-			hub, err := o.client()
+			hub, err := o.clientFor(job)
 			if err != nil {
 				return err
 			}

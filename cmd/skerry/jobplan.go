@@ -24,7 +24,7 @@ func jobPlan(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			hub, err := o.client()
+			hub, err := o.clientFor(job)
 			if err != nil {
 				return err
 			}

@@ -46,13 +46,13 @@ func (o *operator) listJobs(cmd *cobra.Command) error {
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), "There are no jobs.")
 		return err
 	}
-	t := console.Table{Heads: []string{"ID", "TYPE", "PRIORITY", "STATUS", "ALLOCATIONS", "SUBMITTED"}}
+	t := console.Table{Heads: o.heads("ID", "TYPE", "PRIORITY", "STATUS", "ALLOCATIONS", "SUBMITTED")}
 	for _, j := range jobs {
 		status := j.Status
 		if j.Stop {
 			status += " (stopped)"
 		}
-		t.Add(j.ID, j.Type, j.Priority, status, summaryLine(j.JobSummary), console.Ago(time.Now(), console.Nano(j.SubmitTime)))
+		t.Add(o.cells(j.Namespace, j.ID, j.Type, j.Priority, status, summaryLine(j.JobSummary), console.Ago(time.Now(), console.Nano(j.SubmitTime)))...)
 	}
 	return t.Write(cmd.OutOrStdout())
 }

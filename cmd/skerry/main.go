@@ -43,12 +43,45 @@ func run() int {
 
 // operator is what every operator's command is told, and where it writes.
 type operator struct {
-	addr     string
-	json     bool
-	template string
+	addr      string
+	namespace string // "": the one of the job file, or the default
+	json      bool
+	template  string
 }
 
-func (o *operator) client() (*client.Client, error) { return client.New(o.addr) }
+func (o *operator) client() (*client.Client, error) {
+	hub, err := client.New(o.addr)
+	if err != nil {
+		return nil, err
+	}
+	return hub.In(o.namespace), nil
+}
+
+// clientFor is client for a job of a file, whose namespace counts where the command
+// line names none.
+func (o *operator) clientFor(job *fleet.Job) (*client.Client, error) {
+	hub, err := o.client()
+	if err == nil && (o.namespace == "" || o.namespace == fleet.DefaultNamespace) {
+		hub = hub.In(job.Namespace)
+	}
+	return hub, err
+}
+
+// cells are those of a row in a list, with the namespace where all are listed.
+func (o *operator) cells(namespace string, cells ...any) []any {
+	if o.namespace == "*" {
+		return append([]any{namespace}, cells...)
+	}
+	return cells
+}
+
+// heads are those of a list whose rows are cells.
+func (o *operator) heads(heads ...string) []string {
+	if o.namespace == "*" {
+		return append([]string{"NAMESPACE"}, heads...)
+	}
+	return heads
+}
 
 // alloc finds the allocation of an id that may be abbreviated, and the hub that
 // was asked.
@@ -58,7 +91,7 @@ func (o *operator) alloc(ctx context.Context, id string) (*client.Client, api.Al
 		return nil, api.AllocStub{}, err
 	}
 	stub, err := hub.FindAlloc(ctx, id)
-	return hub, stub, err
+	return hub.In(stub.Namespace), stub, err
 }
 
 // job finds the job of an id that may be abbreviated, and the hub that was asked.
@@ -68,7 +101,7 @@ func (o *operator) job(ctx context.Context, id string) (*client.Client, api.JobS
 		return nil, api.JobStub{}, err
 	}
 	stub, err := hub.FindJob(ctx, id)
-	return hub, stub, err
+	return hub.In(stub.Namespace), stub, err
 }
 
 // wholeJob is job where more than the short form is needed.
@@ -97,7 +130,7 @@ func command() *cobra.Command {
 		root.AddCommand(c)
 	}
 	o := &operator{}
-	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o), operatorCommand(o), systemCommand(o), deploymentCommand(o), serviceCommand(o), scalingCommand(o)} {
+	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o), operatorCommand(o), systemCommand(o), deploymentCommand(o), serviceCommand(o), scalingCommand(o), namespaceCommand(o)} {
 		o.addTo(c)
 		root.AddCommand(c)
 	}
@@ -111,6 +144,7 @@ func (o *operator) addTo(c *cobra.Command) {
 	c.GroupID = "operator"
 	flags := c.PersistentFlags()
 	flags.StringVar(&o.addr, "addr", client.DefaultAddr, "address of a hub's HTTP API")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace that is meant; * is all, where things are listed or looked for")
 	flags.BoolVar(&o.json, "json", false, "write JSON")
 	flags.StringVarP(&o.template, "template", "t", "", "write what --json would, through a Go template")
 	settings.AddFlag(flags)

@@ -37,10 +37,10 @@ func serviceList(o *operator) *cobra.Command {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}
 			var t console.Table
-			t.Add("Service", "Tags")
+			t.Add(o.cells("Namespace", "Service", "Tags")...)
 			for _, ns := range list {
 				for _, s := range ns.Services {
-					t.Add(s.ServiceName, "["+strings.Join(s.Tags, ",")+"]")
+					t.Add(o.cells(ns.Namespace, s.ServiceName, "["+strings.Join(s.Tags, ",")+"]")...)
 				}
 			}
 			return t.Write(cmd.OutOrStdout())

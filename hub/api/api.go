@@ -185,6 +185,7 @@ func (a *API) routes() {
 	a.schedulingRoutes()
 	a.serviceRoutes()
 	a.scalingRoutes()
+	a.namespaceRoutes()
 	a.mux.Handle("GET /v1/metrics", promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, fleet.Errorf(fleet.CodeNotFound, "no such endpoint: %s %s", r.Method, r.URL.Path))

@@ -222,7 +222,7 @@ func (a *API) acceptable(r *http.Request, raw json.RawMessage) (*fleet.Job, erro
 		return nil, fleet.Errorf(fleet.CodeInvalid, "read the job: the request's body has none").
 			WithHint("send {\"Job\": {…}}; an HCL file goes through /v1/jobs/parse first")
 	}
-	job, problems := a.decode(raw)
+	job, problems := a.decode(r, raw)
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
@@ -233,9 +233,10 @@ func (a *API) acceptable(r *http.Request, raw json.RawMessage) (*fleet.Job, erro
 }
 
 // decode reads a job and collects all that is wrong with it.
-func (a *API) decode(raw json.RawMessage) (*fleet.Job, fleet.Problems) {
+func (a *API) decode(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Problems) {
 	job, problems := fleet.DecodeJob(raw)
-	problems = slices.Concat(problems, job.Validate(), cron.Problems(job, a.cfg.Now()), job.Unsupported())
+	intoNamespace(r, job)
+	problems = slices.Concat(problems, job.Validate(), cron.Problems(job, a.cfg.Now()), job.Unsupported(), a.namespaceProblems(r, job))
 	for i, g := range job.TaskGroups {
 		for k, t := range g.Tasks {
 			if t.Driver != "" && !slices.Contains(a.cfg.Drivers, t.Driver) {
@@ -373,7 +374,7 @@ func (a *API) validateJob(r *http.Request) (any, fleet.Index, error) {
 	if err := body(r, &raw); err != nil {
 		return nil, 0, err
 	}
-	job, problems := a.decode(raw.Job)
+	job, problems := a.decode(r, raw.Job)
 	if err := problems.Err(); err != nil {
 		answer.Error = err.Error()
 		answer.ValidationErrors = problems.Lines()

@@ -145,7 +145,7 @@ func ids(v *state.View, ns, context string, more func(id string) bool, prefix st
 	case contextPools:
 		each(v.Pools(), func(p *fleet.Pool) bool { return more(p.Name) })
 	case contextNamespaces:
-		more(fleet.DefaultNamespace)
+		each(v.Namespaces(), func(n *fleet.Namespace) bool { return more(n.Name) })
 	}
 }
 
@@ -193,7 +193,9 @@ func (a *API) searchFuzzy(v *state.View, q query, req searchRequest) (any, error
 		}
 	}
 	if req.wants(contextNamespaces) {
-		f.look(contextNamespaces, fleet.DefaultNamespace)
+		for n := range v.Namespaces() {
+			f.look(contextNamespaces, n.Name)
+		}
 	}
 	for _, context := range []string{contextEvals, contextDeployments} {
 		if req.wants(context) {

@@ -228,6 +228,7 @@ func TestDistinctRows(t *testing.T) {
 		c.nodes(1)
 		hosts := func(j *fleet.Job) { j.Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts}} }
 		first := c.register(job(1, hosts))
+		c.apply(state.NamespaceStore{Namespace: fleet.Namespace{Name: "other"}})
 		second := c.register(job(1, hosts, func(j *fleet.Job) { j.Namespace = "other" }))
 		if first.QueuedAllocations["web"]+second.QueuedAllocations["web"] != 0 || c.where(dcOf)["dc1"] != 2 {
 			t.Errorf("%+v, %+v", first, second)

@@ -64,6 +64,9 @@ func (c *checker) allocs() {
 		node.allocs = append(node.allocs, a.ID)
 		if a.OccupiesNode() {
 			node.used = node.used.Add(a.AllocatedResources)
+			if _, ok := c.v.Namespace(a.Namespace); !ok {
+				c.fail("allocation %s takes room on its node, and there is no namespace %q", a.ID, a.Namespace)
+			}
 		}
 		c.desired[a.NodeID] = max(c.desired[a.NodeID], a.AllocModifyIndex)
 		switch {

@@ -22,6 +22,10 @@ func (t *tx) applyCluster(c Command) Result {
 		return t.pool(c)
 	case SchedulerConfig:
 		return t.schedulerConfig(c)
+	case NamespaceStore:
+		return t.namespaceStore(c)
+	case NamespaceDelete:
+		return t.namespaceDelete(c)
 	case Certificate:
 		if c.Replaces != "" {
 			t.certificates.remove(key(c.Replaces))

@@ -58,6 +58,9 @@ func (d *describer) cluster(v *View) {
 	for r := range scan[fleet.SchedulerConfiguration](v.txn, tableScheduler, indexID, nil) {
 		d.line(tableScheduler, r)
 	}
+	for r := range scan[fleet.Namespace](v.txn, tableNamespaces, indexID, nil) {
+		d.line(tableNamespaces, r)
+	}
 	for r := range scan[Certificate](v.txn, tableCertificates, indexID, nil) {
 		d.line(tableCertificates, r)
 	}

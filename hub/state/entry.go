@@ -110,4 +110,6 @@ var commands = map[Kind]reflect.Type{
 	KindJobEvaluate:       reflect.TypeFor[JobEvaluate](),
 	KindJobTag:            reflect.TypeFor[JobTag](),
 	KindJobStable:         reflect.TypeFor[JobStable](),
+	KindNamespaceStore:    reflect.TypeFor[NamespaceStore](),
+	KindNamespaceDelete:   reflect.TypeFor[NamespaceDelete](),
 }

@@ -79,6 +79,9 @@ func samples() []state.Command {
 		state.JobEvaluate{Namespace: "default", ID: "shop", ForceReschedule: true, Eval: &eval, Now: 71},
 		state.JobTag{Namespace: "default", ID: "shop", Version: 2, Latest: true, Tag: fleet.JobVersionTag{Name: "golden", Description: "good", TaggedTime: 72}, Unset: true},
 		state.JobStable{Namespace: "default", ID: "shop", Version: 3, Stable: true, Now: 74},
+		state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Description: "at sea", Meta: map[string]string{"by": "me"}, CreateIndex: 1, ModifyIndex: 2,
+			Capabilities: &fleet.NamespaceCapabilities{EnabledTaskDrivers: []string{"sim"}, DisabledTaskDrivers: []string{"raw_exec"}, EnabledNetworkModes: []string{"host"}, DisabledNetworkModes: []string{"bridge"}}}},
+		state.NamespaceDelete{Name: "ships"},
 	}
 }
 

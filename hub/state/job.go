@@ -20,6 +20,9 @@ func (t *tx) jobRegister(c JobRegister) Result {
 	if err := registrable(c, row); err != nil {
 		return Result{Err: err}
 	}
+	if err := t.admitted(c.Job); err != nil {
+		return Result{Err: err}
+	}
 	if row != nil && (c.PreserveCounts || c.PreserveResources) {
 		c.Job = preserved(c, row.job)
 		if err := scalable(c.Job); err != nil {

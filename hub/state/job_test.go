@@ -132,6 +132,7 @@ func TestJobsByPrefixAndNamespace(t *testing.T) {
 	}
 	other := job("shop-a", fleet.JobTypeService, 1)
 	other.Namespace = "lab"
+	w.must(state.NamespaceStore{Namespace: fleet.Namespace{Name: "lab"}})
 	w.register(other)
 	list := func(ns, prefix string) string {
 		var out []string

@@ -144,6 +144,9 @@ func (t *tx) jobEvaluate(c JobEvaluate) Result {
 	case row.job.IsParameterized():
 		return refused(fleet.CodeInvalid, "evaluate job %s: it is parameterized, and does not run itself", c.ID)
 	}
+	if t.namespace(c.Namespace) == nil {
+		return Result{Err: noNamespace("evaluate", row.job)}
+	}
 	if c.ForceReschedule {
 		t.forceReschedule(row.job, c.Now)
 	}

@@ -241,6 +241,8 @@ func (in *loader) clusterRecord(kind byte, body []byte) error {
 		return into(body, func(r *Certificate) error { t.certificates.put(key(r.Serial), r); return nil })
 	case recordScheduler:
 		return into(body, func(r *fleet.SchedulerConfiguration) error { t.scheduling.put(key(tableScheduler), r); return nil })
+	case recordNamespace:
+		return into(body, func(r *fleet.Namespace) error { t.namespaces.put(key(r.Name), r); return nil })
 	case recordWindow:
 		return into(body, func(s *savedWindow) error { in.window().floor = s.Floor; return nil })
 	case recordEvent:

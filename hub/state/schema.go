@@ -30,6 +30,7 @@ const (
 	tableScheduler    = "scheduler"
 	tableEvents       = "events"
 	tableWindow       = "window"
+	tableNamespaces   = "namespaces"
 )
 
 const (
@@ -204,6 +205,7 @@ func schema() *memdb.DBSchema {
 		table(tableTokens, func(r *JoinToken) []byte { return key(r.ID) }),
 		table(tableHubs, func(r *HubAddr) []byte { return key(string(r.ID)) }),
 		table(tablePools, func(r *fleet.Pool) []byte { return key(r.Name) }),
+		table(tableNamespaces, func(r *fleet.Namespace) []byte { return key(r.Name) }),
 		table(tableCertificates, func(r *Certificate) []byte { return key(r.Serial) }),
 		table(tableJobs, jobRowKey, some(indexPeriodic, jobRowKey, func(r *jobRow) bool { return r.job.IsPeriodic() })),
 		table(tableBodies, func(r *bodyRow) []byte { return bodyKey(r.job) }),

@@ -47,6 +47,8 @@ const (
 	recordEvent  = 61
 
 	recordSource = 70
+
+	recordNamespace = 80
 )
 
 // What a record holds beyond what its noun does.
@@ -156,6 +158,9 @@ func (v *View) persistCluster(out *recordWriter) {
 	}
 	for r := range scan[fleet.SchedulerConfiguration](v.txn, tableScheduler, indexID, nil) {
 		out.put(recordScheduler, *r)
+	}
+	for r := range scan[fleet.Namespace](v.txn, tableNamespaces, indexID, nil) {
+		out.put(recordNamespace, *r)
 	}
 	for r := range scan[desiredRow](v.txn, tableDesired, indexID, nil) {
 		out.put(recordDesired, savedIndex{string(r.node), r.index})

@@ -41,7 +41,7 @@ func newGeneration() *generation {
 	// neighbours.
 	txn := db.Txn(true)
 	for _, name := range []string{metaApplied, tableJobs, tableNodes, tableAllocs, tableEvals, tablePools, tableHubs,
-		tableTokens, tableCluster, tableCertificates, tableCapacity, tableDeployments, tableScheduler, tableEvents, metaRollouts} {
+		tableTokens, tableCluster, tableCertificates, tableCapacity, tableDeployments, tableScheduler, tableEvents, metaRollouts, tableNamespaces} {
 		if err := txn.Insert(tableMeta, &metaRow{name: name}); err != nil {
 			panic(fmt.Sprintf("make the tables: %v", err)) // constant schema
 		}

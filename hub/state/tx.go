@@ -36,6 +36,7 @@ type tx struct {
 	happened     working[eventsRow]
 	windows      working[windowRow]
 	scheduling   working[fleet.SchedulerConfiguration]
+	namespaces   working[fleet.Namespace]
 
 	specBytes map[string]int // size of the specification that the entry registers, by its hash
 }
@@ -61,6 +62,7 @@ func begin(db *memdb.MemDB, index fleet.Index) *tx {
 	t.happened.table = tableEvents
 	t.windows.table = tableWindow
 	t.scheduling.table = tableScheduler
+	t.namespaces.table = tableNamespaces
 	return t
 }
 
@@ -158,6 +160,7 @@ func (t *tx) writeAll(out *memdb.Txn) {
 	t.happened.write(out)
 	t.windows.write(out)
 	t.scheduling.write(out)
+	t.namespaces.write(out)
 }
 
 // refused is a command that leaves the state alone.

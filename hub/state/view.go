@@ -44,7 +44,7 @@ func (v *View) Index() fleet.Index {
 
 // TableIndex is the newest entry that changed a table: "jobs", "nodes",
 // "allocs", "evals", "deployments", "pools", "hubs", "tokens", "cluster",
-// "certificates", "capacity", "scheduler", and "services" for the catalogue. How far a node's journal is in does
+// "certificates", "capacity", "scheduler", "namespaces", and "services" for the catalogue. How far a node's journal is in does
 // not count as a change of "nodes".
 func (v *View) TableIndex(table string) fleet.Index { return v.meta(table) }
 

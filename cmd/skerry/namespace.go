@@ -1,0 +1,194 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/client"
+	"skerry/cmd/console"
+	"skerry/fleet"
+)
+
+func namespaceCommand(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "namespace", Short: "Show, make and delete namespaces of jobs"}
+	c.AddCommand(namespaceList(o), namespaceStatus(o), namespaceInspect(o), namespaceApply(o), namespaceDelete(o))
+	return c
+}
+
+func namespacePath(name string) string { return "/v1/namespace/" + url.PathEscape(name) }
+
+func namespaceList(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List namespaces", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			var list []fleet.Namespace
+			if _, err := hub.Read(cmd.Context(), "/v1/namespaces", nil, &list); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), list)
+			}
+			t := console.Table{Heads: []string{"NAME", "DESCRIPTION"}}
+			for _, n := range list {
+				t.Add(n.Name, n.Description)
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}
+
+func (o *operator) findNamespace(cmd *cobra.Command, name string) (n fleet.Namespace, err error) {
+	hub, err := o.client()
+	if err == nil {
+		_, err = hub.Read(cmd.Context(), namespacePath(name), nil, &n)
+	}
+	return n, err
+}
+
+func namespaceStatus(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "status NAME", Short: "Show a namespace", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := o.findNamespace(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), n)
+			}
+			t := console.Table{}
+			t.Add("Name", n.Name)
+			t.Add("Description", n.Description)
+			if c := n.Capabilities; c != nil {
+				for _, list := range []struct {
+					what  string
+					names []string
+				}{
+					{"Enabled drivers", c.EnabledTaskDrivers}, {"Disabled drivers", c.DisabledTaskDrivers},
+					{"Enabled network modes", c.EnabledNetworkModes}, {"Disabled network modes", c.DisabledNetworkModes},
+				} {
+					if len(list.names) > 0 {
+						t.Add(list.what, strings.Join(list.names, ", "))
+					}
+				}
+			}
+			for _, k := range slices.Sorted(maps.Keys(n.Meta)) {
+				t.Add("Meta "+k, n.Meta[k])
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}
+
+func namespaceInspect(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect NAME", Short: "Show a namespace as JSON", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := o.findNamespace(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return console.JSON(cmd.OutOrStdout(), n)
+		},
+	}
+}
+
+func namespaceApply(o *operator) *cobra.Command {
+	var description string
+	c := &cobra.Command{
+		Use: "apply NAME|FILE", Short: "Make a namespace, or change what is said of it", Args: cobra.ExactArgs(1),
+		Long: "Make a namespace, or change it. What is named is a file in HCL (name, description, a block\n" +
+			"capabilities and one of meta; - is the standard input), or where there is no such file, the\n" +
+			"namespace itself: then only its description changes, where one is given.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			src, err := readNamespace(cmd, args[0])
+			var n fleet.Namespace
+			switch {
+			case fleet.CodeOf(err) == fleet.CodeNotFound:
+				n, err = described(cmd, hub, args[0], description)
+			case err != nil:
+			case o.json:
+				if err = json.Unmarshal(src, &n); err != nil {
+					err = fleet.Errorf(fleet.CodeInvalid, "read namespace %s: %v", args[0], err)
+				}
+			default:
+				n, err = parseNamespace(args[0], src)
+			}
+			if err != nil {
+				return err
+			}
+			if err := n.Validate(); err != nil {
+				return err
+			}
+			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/namespace", n, nil); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Namespace %q applied\n", n.Name)
+			return err
+		},
+	}
+	c.Flags().StringVar(&description, "description", "", "what it is for, where the namespace itself is named")
+	return c
+}
+
+// readNamespace reads a file of a bounded size, or the standard input for "-".
+func readNamespace(cmd *cobra.Command, name string) ([]byte, error) {
+	if name != "-" {
+		return readJobFile(name)
+	}
+	src, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), fleet.MaxJobSize))
+	if err != nil {
+		return nil, fmt.Errorf("read the namespace from the standard input: %w", err)
+	}
+	return src, nil
+}
+
+// described is a namespace as it is, or a new one, with another description where the
+// command line has one.
+func described(cmd *cobra.Command, hub *client.Client, name, description string) (fleet.Namespace, error) {
+	n := fleet.Namespace{Name: name}
+	if err := n.Validate(); err != nil {
+		return n, fleet.AsError(err).WithHint("there is no file of that name either")
+	}
+	_, err := hub.Read(cmd.Context(), namespacePath(name), nil, &n)
+	if err != nil && fleet.CodeOf(err) != fleet.CodeNotFound {
+		return n, err
+	}
+	if cmd.Flags().Changed("description") {
+		n.Description = description
+	}
+	return n, nil
+}
+
+func namespaceDelete(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME", Short: "Delete a namespace of which nothing runs any more", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			if err := hub.Write(cmd.Context(), http.MethodDelete, namespacePath(args[0]), nil, nil); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Namespace %q deleted\n", args[0])
+			return err
+		},
+	}
+}

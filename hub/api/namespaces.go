@@ -1,0 +1,126 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+func (a *API) namespaceRoutes() {
+	a.mux.HandleFunc("GET /v1/namespaces", a.read(a.listNamespaces))
+	a.mux.HandleFunc("GET /v1/namespace/{name}", a.read(a.readNamespace))
+	a.mux.HandleFunc("DELETE /v1/namespace/{name}", a.write(a.deleteNamespace))
+	a.put("/v1/namespaces", a.write(a.storeNamespace))
+	a.put("/v1/namespace", a.write(a.storeNamespace))
+	a.put("/v1/namespace/{name}", a.write(a.storeNamespace))
+}
+
+func (a *API) listNamespaces(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	named := func(yield func(*fleet.Namespace) bool) {
+		for n := range v.Namespaces() {
+			if strings.HasPrefix(n.Name, q.prefix) && !yield(n) {
+				return
+			}
+		}
+	}
+	answer, err := page(r, named, func(n *fleet.Namespace) string { return n.Name }, same[*fleet.Namespace])
+	return answer, v.TableIndex("namespaces"), err
+}
+
+func (a *API) readNamespace(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+	name := r.PathValue("name")
+	n, ok := v.Namespace(name)
+	if !ok {
+		return nil, v.TableIndex("namespaces"), fleet.Errorf(fleet.CodeNotFound, "namespace %q not found", name)
+	}
+	return n, max(n.ModifyIndex, 1), nil
+}
+
+// namespaceRequest is a namespace as Nomad's clients send it.
+type namespaceRequest struct {
+	fleet.Namespace
+	Quota                 string
+	NodePoolConfiguration json.RawMessage
+	VaultConfiguration    json.RawMessage
+	ConsulConfiguration   json.RawMessage
+}
+
+// unsupported names what of a request nothing acts on.
+func (req *namespaceRequest) unsupported() error {
+	name := ""
+	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+	switch {
+	case req.Quota != "":
+		name = "Quota"
+	case given(req.NodePoolConfiguration):
+		name = "NodePoolConfiguration"
+	case given(req.VaultConfiguration):
+		name = "VaultConfiguration"
+	case given(req.ConsulConfiguration):
+		name = "ConsulConfiguration"
+	default:
+		return nil
+	}
+	return fleet.Errorf(fleet.CodeUnsupported, "store namespace %q: %s is not supported", req.Name, name).WithHint("leave it out")
+}
+
+// storeNamespace makes a namespace, or replaces what is said of it.
+func (a *API) storeNamespace(r *http.Request) (any, fleet.Index, error) {
+	var req namespaceRequest
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	if name := r.PathValue("name"); name != "" {
+		if req.Name != "" && req.Name != name {
+			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store namespace %q: the path names %q", req.Name, name)
+		}
+		req.Name = name
+	}
+	if err := req.Validate(); err != nil {
+		return nil, 0, err
+	}
+	if err := req.unsupported(); err != nil {
+		return nil, 0, err
+	}
+	res, err := a.apply(r.Context(), state.NamespaceStore{Namespace: req.Namespace})
+	return struct{ Index fleet.Index }{res.Index}, res.Index, err
+}
+
+func (a *API) deleteNamespace(r *http.Request) (any, fleet.Index, error) {
+	res, err := a.apply(r.Context(), state.NamespaceDelete{Name: r.PathValue("name")})
+	return struct{ Index fleet.Index }{res.Index}, res.Index, err
+}
+
+// intoNamespace gives a job the namespace of the request that brings it, where that
+// names one beside the default: what a client is told on its command line wins over
+// what is in the file.
+func intoNamespace(r *http.Request, job *fleet.Job) {
+	if ns := r.URL.Query().Get("namespace"); ns != "" && ns != fleet.DefaultNamespace {
+		job.Namespace = ns
+	}
+}
+
+// namespaceProblems says why a job cannot be in its namespace. Where this hub thinks
+// so, it looks again when it has caught up: the namespace may be a moment old.
+func (a *API) namespaceProblems(r *http.Request, job *fleet.Job) fleet.Problems {
+	ps := notIn(a.cfg.State.View(), job)
+	if len(ps) > 0 && a.cfg.Cluster.CatchUp(r.Context()) == nil {
+		ps = notIn(a.cfg.State.View(), job)
+	}
+	return ps
+}
+
+func notIn(v *state.View, job *fleet.Job) fleet.Problems {
+	ns, ok := v.Namespace(job.Namespace)
+	if !ok {
+		return fleet.Problems{{
+			Path: "Namespace", Message: fmt.Sprintf("there is no namespace %q", job.Namespace),
+			Hint: "namespace apply makes one; namespace list shows those that there are",
+		}}
+	}
+	return ns.Admits(job)
+}

@@ -1,0 +1,150 @@
+package state
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// NamespaceStore makes a namespace, or gives it another description.
+type NamespaceStore struct{ Namespace fleet.Namespace }
+
+// NamespaceDelete removes a namespace: refused (conflict) as long as a job of it is
+// not dead, or an edge may still run something of it.
+type NamespaceDelete struct{ Name string }
+
+const (
+	KindNamespaceStore  Kind = 80
+	KindNamespaceDelete Kind = 81
+)
+
+func (NamespaceStore) Kind() Kind  { return KindNamespaceStore }
+func (NamespaceDelete) Kind() Kind { return KindNamespaceDelete }
+
+// MaxNamespaces bounds how many there are.
+const MaxNamespaces = 4096
+
+// keepersShown is how many of what keeps a namespace a refusal names.
+const keepersShown = 5
+
+func (t *tx) namespaceStore(c NamespaceStore) Result {
+	next, k := c.Namespace, key(c.Namespace.Name)
+	if err := next.Validate(); err != nil {
+		return Result{Err: fleet.AsError(err)}
+	}
+	next.CreateIndex, next.ModifyIndex = t.index, t.index
+	old := t.namespaces.at(t, k)
+	if old != nil {
+		next.CreateIndex = old.CreateIndex
+	}
+	if old == nil && len(slices.Collect(scan[fleet.Namespace](t.base, tableNamespaces, indexID, nil))) >= MaxNamespaces {
+		return refused(fleet.CodeConflict, "make namespace %s: there are %d already", next.Name, MaxNamespaces)
+	}
+	t.namespaces.put(k, &next)
+	t.bump(tableNamespaces)
+	return Result{}
+}
+
+func (t *tx) namespaceDelete(c NamespaceDelete) Result {
+	k := key(c.Name)
+	switch {
+	case c.Name == fleet.DefaultNamespace:
+		return refused(fleet.CodeInvalid, "delete namespace %s: it always exists", c.Name)
+	case t.namespaces.at(t, k) == nil:
+		return refused(fleet.CodeNotFound, "delete namespace %s: there is no such namespace", c.Name)
+	}
+	if kept := t.keeping(c.Name); len(kept) > 0 {
+		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete namespace %s: it is in use: %s", c.Name, strings.Join(kept, ", ")).
+			WithHint("stop its jobs, and wait until their edges have said that what ran has ended")}
+	}
+	t.namespaces.remove(k)
+	t.bump(tableNamespaces)
+	return Result{}
+}
+
+// keeping names some of what a namespace is kept for: jobs that are not dead, and
+// allocations whose edge has not said that they have ended. What an edge comes back
+// with is of a namespace that exists.
+func (t *tx) keeping(ns string) []string {
+	var out []string
+	for row := range scan[jobRow](t.base, tableJobs, indexID, key(ns)) {
+		if row.job.Status == fleet.JobStatusDead {
+			continue
+		}
+		if len(out) == keepersShown {
+			return append(out, "…")
+		}
+		out = append(out, fmt.Sprintf("job %s (%s)", row.job.ID, row.job.Status))
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for a := range scan[allocRow](t.base, tableAllocs, indexID, nil) {
+		if a.Namespace != ns || !a.OccupiesNode() {
+			continue
+		}
+		if len(out) == keepersShown {
+			return append(out, "…")
+		}
+		out = append(out, fmt.Sprintf("allocation %s of job %s on node %s (%s)", fleet.Short(a.ID), a.JobID, fleet.Short(a.NodeID), a.ClientStatus))
+	}
+	return out
+}
+
+// admitted refuses a job whose namespace does not exist, or does not allow what the
+// job asks for.
+func (t *tx) admitted(job *fleet.Job) *fleet.Error {
+	ns := t.namespace(job.Namespace)
+	if ns == nil {
+		return noNamespace("register", job)
+	}
+	if err := ns.Admits(job).Err(); err != nil {
+		return fleet.AsError(err)
+	}
+	return nil
+}
+
+func noNamespace(verb string, job *fleet.Job) *fleet.Error {
+	return fleet.Errorf(fleet.CodeInvalid, "%s job %s: there is no namespace %q", verb, job.ID, job.Namespace).
+		WithHint("namespace apply makes one; namespace list shows those that there are")
+}
+
+// namespace returns one that exists, or nil.
+func (t *tx) namespace(name string) *fleet.Namespace {
+	if ns := t.namespaces.at(t, key(name)); ns != nil {
+		return ns
+	}
+	if name == fleet.DefaultNamespace {
+		ns := fleet.BuiltinNamespace()
+		return &ns
+	}
+	return nil
+}
+
+// Namespace returns a namespace; fleet.DefaultNamespace always exists.
+func (v *View) Namespace(name string) (*fleet.Namespace, bool) {
+	if ns, ok := one[fleet.Namespace](v, tableNamespaces, key(name)); ok {
+		return ns, true
+	}
+	if name == fleet.DefaultNamespace {
+		ns := fleet.BuiltinNamespace()
+		return &ns, true
+	}
+	return nil, false
+}
+
+// Namespaces lists namespaces by name.
+func (v *View) Namespaces() iter.Seq[*fleet.Namespace] {
+	list := slices.Collect(all[fleet.Namespace](v, tableNamespaces, indexID, nil))
+	i, found := slices.BinarySearchFunc(list, fleet.DefaultNamespace, func(n *fleet.Namespace, name string) int {
+		return strings.Compare(n.Name, name)
+	})
+	if !found {
+		builtin := fleet.BuiltinNamespace()
+		list = slices.Insert(list, i, &builtin)
+	}
+	return slices.Values(list)
+}
