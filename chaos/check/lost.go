@@ -25,8 +25,7 @@ func happeningOf(t fleet.Transition) happening {
 // lostAloud checks invariant 1 of a journal that was damaged: a row that it held
 // and that the hub does not have is among those that a gap row at the hub speaks
 // of. A gap row without a count says that it is not known how many there were. What
-// a hub let go at its own bound, and counts, is not lost, and where it let entries of the
-// node go, what spoke of lost rows may be among them; nor is what it says is gone
+// a hub let go at its own bound, and counts, is not lost; nor is what it says is gone
 // from the edge's journal: hubs that were put back ask for what they had acknowledged.
 func lostAloud(h Hub, e Edge) []Violation {
 	if e.Replaced {
@@ -53,7 +52,7 @@ func lostAloud(h Hub, e Edge) []Violation {
 	if len(lost) == 0 {
 		return nil
 	}
-	spoken, uncounted := uint64(0), h.NodeDropped[e.NodeID] > 0
+	spoken, uncounted := uint64(0), false
 	for _, entry := range h.NodeHistory[e.NodeID] {
 		if entry.Event == fleet.EventGap {
 			spoken += entry.Gone

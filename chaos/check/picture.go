@@ -37,9 +37,8 @@ type Hub struct {
 	NodeHistory  map[fleet.NodeID][]fleet.HistoryEntry
 	AllocHistory map[fleet.AllocID][]fleet.HistoryEntry
 	// Dropped counts what the hub let go of each allocation's history, at its
-	// bound; NodeDropped of each node's.
-	Dropped     map[fleet.AllocID]uint64
-	NodeDropped map[fleet.NodeID]uint64 `json:",omitempty"`
+	// bound.
+	Dropped map[fleet.AllocID]uint64
 }
 
 // Edge is one edge: its journal, and what really runs there.

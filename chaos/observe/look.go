@@ -34,12 +34,9 @@ func Hub(name string, v *state.View, histories bool) *check.Hub {
 	}
 	h.State = v.Digest()
 	h.NodeHistory, h.AllocHistory = map[fleet.NodeID][]fleet.HistoryEntry{}, map[fleet.AllocID][]fleet.HistoryEntry{}
-	h.Dropped, h.NodeDropped = map[fleet.AllocID]uint64{}, map[fleet.NodeID]uint64{}
+	h.Dropped = map[fleet.AllocID]uint64{}
 	for _, n := range h.Nodes {
 		h.NodeHistory[n.ID] = v.NodeHistory(n.ID)
-		if dropped := v.NodeHistoryDropped(n.ID); dropped > 0 {
-			h.NodeDropped[n.ID] = dropped
-		}
 	}
 	for _, a := range h.Allocs {
 		h.AllocHistory[a.ID], h.Dropped[a.ID] = v.History(a.ID), v.HistoryDropped(a.ID)

@@ -48,8 +48,7 @@ func (e *historyEntry) size() int {
 	return len(e.row)
 }
 
-// add appends entries; where there is no room the oldest ones that are not vital go,
-// or else the oldest.
+// add appends entries; where there is no room others go, one for one.
 func (h *history) add(entries ...historyEntry) {
 	own := false // whether this version has the entries for itself
 	for _, e := range entries {
@@ -57,7 +56,7 @@ func (h *history) add(entries ...historyEntry) {
 			if !own {
 				h.entries, own = slices.Clone(h.entries), true
 			}
-			i := max(0, slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.vital }))
+			i := h.least()
 			h.bytes -= h.entries[i].size()
 			h.entries = slices.Delete(h.entries, i, i+1)
 			h.dropped++
@@ -65,6 +64,23 @@ func (h *history) add(entries ...historyEntry) {
 		h.entries = append(h.entries, e)
 		h.bytes += e.size()
 	}
+}
+
+// least is what goes next: the oldest entry that is not vital, or else the oldest that
+// tells of no loss. What is said of rows that are gone is never let go for what is there.
+func (h *history) least() int {
+	if i := slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.vital }); i >= 0 {
+		return i
+	}
+	return max(0, slices.IndexFunc(h.entries, func(e historyEntry) bool { return !e.tellsOfLoss() }))
+}
+
+func (e *historyEntry) tellsOfLoss() bool {
+	if e.mark != nil {
+		return e.mark.Event == fleet.EventGap
+	}
+	tr, err := syncproto.DecodeRow(e.row)
+	return err == nil && tr.Kind == fleet.TransitionGap
 }
 
 // list decodes the record for people.
@@ -156,14 +172,6 @@ func (v *View) NodeHistory(id fleet.NodeID) []fleet.HistoryEntry {
 // HistoryDropped counts what the bound took of an allocation's record.
 func (v *View) HistoryDropped(id fleet.AllocID) uint64 {
 	if row, ok := one[allocRow](v, tableAllocs, key(string(id))); ok {
-		return row.history.dropped
-	}
-	return 0
-}
-
-// NodeHistoryDropped counts what the bound took of a node's record.
-func (v *View) NodeHistoryDropped(id fleet.NodeID) uint64 {
-	if row, ok := one[nodeRow](v, tableNodes, key(string(id))); ok {
 		return row.history.dropped
 	}
 	return 0

@@ -282,6 +282,27 @@ func TestHistoryBound(t *testing.T) {
 	}
 }
 
+// What is lost is still said when the record is full of what is not.
+func TestHistoryBoundKeepsLosses(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	stranger := fleet.AllocID(w.id("alloc"))
+	w.journal(id, says(stranger, fleet.ClientPending), says(stranger, fleet.ClientRunning),
+		fleet.Transition{Kind: fleet.TransitionGap, Message: "the journal was damaged", Dropped: 7})
+	base := w.rows(id, 3, 3)
+	base.Base = true
+	w.send(base)
+	for range 300 {
+		w.session(id)
+		w.journal(id, fleet.Transition{Kind: fleet.TransitionAgent})
+		w.send(w.pending(id))
+	}
+	history := w.store.View().NodeHistory(id)
+	if len(history) != 256 || history[0].Gone != 2 || history[1].Transition == nil || history[1].Transition.Dropped != 7 {
+		t.Errorf("%d entries, the first of which are %+v", len(history), history[:2])
+	}
+}
+
 // However much an edge says, of tasks that its allocation has and has not, the
 // state fits into a snapshot.
 func TestHistoryBoundInBytes(t *testing.T) {
