@@ -11,7 +11,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build test properties demo bench lint chaos chaos-real scenarios planted cross conformance fuzz
+.PHONY: build test prometheus properties demo bench lint chaos chaos-real scenarios planted cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -21,6 +21,10 @@ test: ## everything, with the race detector, in random order; most tests wait, s
 	go test $(RACE) -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m ./...
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
 	go test -run 'TestFourHundredDays' ./chaos/virtual # with the race detector it plays 10 of them
+	$(MAKE) prometheus
+
+prometheus: build ## Prometheus finds and scrapes what runs on a fleet; a module of its own
+	cd chaos/prometheus && go test -count=1 ./...
 
 properties: ## random clusters, jobs and events, each judged: make properties CASES=1000000 SEED=7
 	go test -count=1 -v -timeout 24h -run '^TestLives$$' ./hub/scheduler -args -cases $(or $(CASES),1000000) -seed $(SEED)
@@ -35,6 +39,7 @@ bench: build ## benchmarks, then memory and size of the real programs
 lint: ## static checks, and that everything compiles where it shall run
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these files"; exit 1; }
 	go vet ./...
+	cd chaos/prometheus && go vet ./...
 	go tool staticcheck ./...
 	$(MAKE) --no-print-directory cross
 

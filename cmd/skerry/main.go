@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"skerry/cmd/client"
 	"skerry/cmd/console"
@@ -136,6 +137,12 @@ func command() *cobra.Command {
 	}
 	local.GroupID = "operator"
 	root.AddCommand(local, versionCommand())
+	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "address" { // as Nomad's commands call it
+			name = "addr"
+		}
+		return pflag.NormalizedName(name)
+	})
 	return root
 }
 
