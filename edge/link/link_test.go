@@ -344,6 +344,19 @@ func TestRequests(t *testing.T) {
 		if n := w.site.hangUps(); n != 20 {
 			t.Errorf("%d commands of 20 know that nobody is there any more", n)
 		}
+		for i := range 20 { // who follows keeps nobody from asking
+			req := exec
+			if i%2 == 0 {
+				req = syncproto.Request{Kind: syncproto.RequestLogs, Alloc: "a1", Follow: true}
+			}
+			_, _, reply := ask(req)
+			if refused := reply.Error != nil && reply.Error.Code == fleet.CodeUnavailable; refused != (i >= 16) {
+				t.Errorf("follower %d: %v", i, reply.Error)
+			}
+		}
+		if _, _, reply := ask(syncproto.Request{Kind: syncproto.RequestLogs, Alloc: "a1"}); reply.Error != nil {
+			t.Errorf("one who follows nothing: %v", reply.Error)
+		}
 		if !w.connected() || len(w.cluster.seen().hellos) != 1 {
 			t.Error("requests disturbed the session")
 		}

@@ -51,13 +51,16 @@ func write(ctx context.Context, name syncproto.Stream, s *transport.Stream, out 
 
 // Bounds of the streams that a hub opens.
 const (
-	maxRequests    = 16
+	maxRequests = 32
+	// maxFollowed is how many of them may be such as last until somebody has had enough:
+	// they keep nobody from asking for anything else.
+	maxFollowed    = 16
 	requestTimeout = 10 * time.Second // for the Request to come
 )
 
 // serve takes streams that the hub opens, until the connection ends.
 func (s *session) serve(ctx context.Context) {
-	free := make(chan struct{}, maxRequests)
+	free, follow := make(chan struct{}, maxRequests), make(chan struct{}, maxFollowed)
 	var serving sync.WaitGroup
 	defer serving.Wait()
 	for {
@@ -69,7 +72,7 @@ func (s *session) serve(ctx context.Context) {
 		case free <- struct{}{}:
 			serving.Go(func() {
 				defer func() { <-free }()
-				s.answer(ctx, stream)
+				s.answer(ctx, stream, follow)
 			})
 		default:
 			stream.Abort()
@@ -78,8 +81,8 @@ func (s *session) serve(ctx context.Context) {
 }
 
 // answer serves one request: a Reply, then the output until it ends or the hub
-// has had enough.
-func (s *session) answer(ctx context.Context, stream *transport.Stream) {
+// has had enough. One that lasts takes a place in follow.
+func (s *session) answer(ctx context.Context, stream *transport.Stream, follow chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	unwanted := context.AfterFunc(stream.Writing(), cancel)
@@ -88,6 +91,15 @@ func (s *session) answer(ctx context.Context, stream *transport.Stream) {
 	stream.Bulk()
 	frames := syncproto.NewReader(stream)
 	req, err := s.request(stream, frames)
+	if err == nil && (req.Follow || req.Kind == syncproto.RequestExec) {
+		select {
+		case follow <- struct{}{}:
+			defer func() { <-follow }()
+		default:
+			err = fleet.Errorf(fleet.CodeUnavailable, "this edge runs commands for, or has its output followed by, %d others", maxFollowed).
+				WithHint("end one of them, then try again")
+		}
+	}
 	var output io.ReadCloser
 	reply := syncproto.NewWriter(stream)
 	switch {
