@@ -34,23 +34,6 @@ type cluster interface {
 	Pool(name string) (*fleet.Pool, bool)
 }
 
-// tenancy is where a job's allocations are: those that stay, and those that the
-// plan places.
-type tenancy struct {
-	byNode  map[fleet.NodeID]map[string]int  // allocations by group
-	planned map[fleet.NodeID]fleet.Resources // taken by the plan, beyond what is used now
-	// after is what more will be taken, or less, once what the plan stops to make room
-	// has ended and what waits for that is there.
-	after  map[fleet.NodeID]fleet.Resources
-	placed map[fleet.NodeID]int // how many the plan places
-	// Of nodes that were asked for more than amounts: what is given out, and what of it
-	// by the plan.
-	claims   map[fleet.NodeID]*fleet.Claims
-	allotted map[fleet.NodeID][]*fleet.Allotment
-	evicted  map[fleet.AllocID]bool // by the plan
-	burdened map[jobName]bool       // whose they are
-}
-
 // ranking finds nodes for the placements of one group. The scores of nodes of one
 // lane do not depend on each other, and a placement changes only its own node's; so
 // the best node of a lane is the top of a heap. It belongs to one goroutine.
@@ -252,13 +235,6 @@ func (r *ranking) take(c *candidate, score, avoided float64) choice {
 	return made
 }
 
-// portSeed is where the search for dynamic ports begins on a node.
-func (r *ranking) portSeed(c *candidate) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(c.node.ID))
-	return h.Sum64() + r.seed
-}
-
 // broken names the distinct rule that forbids a node, "".
 func (r *ranking) broken(n *fleet.Node) string {
 	for _, d := range r.rules {
@@ -267,28 +243,6 @@ func (r *ranking) broken(n *fleet.Node) string {
 		}
 	}
 	return ""
-}
-
-// roomIsMade is what a node has too little of whose free room is part of what an
-// eviction makes room for.
-const roomIsMade = "room that is being made for a job of higher priority"
-
-// booked reports whether allocations are being evicted from a candidate for a job that
-// the ranking's is not: then it is none, or its own would be the next to be evicted.
-func (r *ranking) booked(c *candidate) bool {
-	if c.booked != nil {
-		return *c.booked
-	}
-	booked := false
-	for a := range r.cluster.AllocsByNode(c.node.ID) {
-		if a.DesiredStatus == fleet.DesiredEvict && a.OccupiesNode() && a.Job != nil && a.Job.Priority > r.where.job.Priority-preemptDistance {
-			booked = true
-			r.exhausted(c.node, roomIsMade)
-			break
-		}
-	}
-	c.booked = &booked
-	return booked
 }
 
 // fill draws nodes until there are as many candidates as wanted.
@@ -327,47 +281,6 @@ func (r *ranking) consider(n *fleet.Node) {
 	r.byNode[n.ID] = c
 	r.drawn = append(r.drawn, c)
 	r.update(c)
-}
-
-// askOn is what the group takes of a node: where tasks ask for whole cores, as much
-// cpu as these have.
-func (r *ranking) askOn(n *fleet.Node) fleet.Resources {
-	ask := r.ask
-	if ask.Cores > 0 {
-		ask.CPU += ask.Cores * n.CoreMHz()
-	}
-	if ask.MemoryMaxMB > 0 && !r.config(n).MemoryOversubscriptionEnabled {
-		ask.MemoryMaxMB = 0
-	}
-	return ask
-}
-
-// short says what a candidate has too little of for one more allocation, "" where
-// it has enough; taken is what would be in use then, liked how well its devices
-// are.
-func (r *ranking) short(c *candidate) (taken fleet.Resources, liked float64, short string) {
-	taken = c.used.Add(r.tenants.planned[c.node.ID]).Add(needed(r.tenants.after[c.node.ID])).Add(r.askOn(c.node))
-	if short = taken.Exceeds(c.node.Free()); short != "" {
-		return taken, 0, short
-	}
-	if limit := c.node.MaxAllocs; limit > 0 && occupants(r.cluster, c.node.ID)+r.tenants.placed[c.node.ID] >= limit {
-		return taken, 0, "max allocations of the node"
-	}
-	if r.needs {
-		_, liked, short = r.tenants.claimsOn(r.cluster, c.node).Offer(r.g, r.portSeed(c))
-	}
-	return taken, liked, short
-}
-
-// occupants counts the allocations that take room on a node.
-func occupants(c cluster, id fleet.NodeID) int {
-	n := 0
-	for a := range c.AllocsByNode(id) {
-		if a.OccupiesNode() {
-			n++
-		}
-	}
-	return n
 }
 
 // update scores a candidate and puts it to its place in the heap, or takes it out
@@ -437,64 +350,12 @@ func (r *ranking) move(a *fleet.Alloc, delta int) {
 	}
 }
 
-// roomAfter reports whether a placement would find room on the node of the
-// allocation that it replaces once that has ended, and if so takes the room.
-func (r *ranking) roomAfter(prev *fleet.Alloc) bool {
-	n, ok := r.cluster.Node(prev.NodeID)
-	if !ok || !n.Schedulable() || !prev.OccupiesNode() || r.where.check(n) != "" || r.broken(n) != "" {
-		return false
-	}
-	after := r.tenants.after[n.ID].Sub(prev.AllocatedResources).Add(r.askOn(n))
-	if r.cluster.Used(n.ID).Add(r.tenants.planned[n.ID]).Add(after).Exceeds(n.Free()) != "" {
-		return false
-	}
-	if r.needs {
-		claims := claimsWithout(r.cluster, n, map[fleet.AllocID]bool{prev.ID: true})
-		if _, _, why := claims.Offer(r.g, r.seed); why != "" {
-			return false
-		}
-	}
-	r.tenants.after[n.ID] = after
-	r.occupy(n, 1)
-	return true
-}
-
-// claimsOn returns what is given out of a node, with what the plan gives.
-func (t *tenancy) claimsOn(c cluster, n *fleet.Node) *fleet.Claims {
-	if t.claims == nil {
-		t.claims = map[fleet.NodeID]*fleet.Claims{}
-	}
-	if t.claims[n.ID] == nil {
-		t.claims[n.ID] = claimsWithout(c, n, nil)
-	}
-	return t.claims[n.ID]
-}
-
-// claimsWithout returns what allocations have been given of a node, but for some.
-func claimsWithout(c cluster, n *fleet.Node, gone map[fleet.AllocID]bool) *fleet.Claims {
-	claims := fleet.NewClaims(n)
-	for a := range c.AllocsByNode(n.ID) {
-		if a.OccupiesNode() && !gone[a.ID] {
-			claims.Hold(a.Allotment)
-		}
-	}
-	return claims
-}
-
 // exhausted counts a node that has too little of something.
 func (r *ranking) exhausted(n *fleet.Node, short string) {
 	r.metric.NodesExhausted++
 	r.metric.DimensionExhausted = plus(r.metric.DimensionExhausted, short)
 	if n.NodeClass != "" {
 		r.metric.ClassExhausted = plus(r.metric.ClassExhausted, n.NodeClass)
-	}
-}
-
-// needed is what is taken of amounts some of which are given back: those of which
-// nothing is.
-func needed(r fleet.Resources) fleet.Resources {
-	return fleet.Resources{
-		CPU: max(r.CPU, 0), Cores: max(r.Cores, 0), MemoryMB: max(r.MemoryMB, 0), MemoryMaxMB: max(r.MemoryMaxMB, 0), DiskMB: max(r.DiskMB, 0),
 	}
 }
 
