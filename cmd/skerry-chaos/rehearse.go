@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -181,7 +182,7 @@ func (r *rehearsed) described(cmd *cobra.Command) (rehearse.Fleet, error) {
 // job reads a job file. Of several files each takes the variables that it declares;
 // one that none of them does is an error.
 func (r *rehearsed) job(path string, undeclared map[string]int) (*fleet.Job, error) {
-	opts := jobspec.Options{Environ: os.Environ(), Drivers: append(edged.DriverNames(), "sim")}
+	opts := jobspec.Options{Now: time.Now(), Environ: os.Environ(), Drivers: append(edged.DriverNames(), "sim")}
 	for _, file := range r.varFiles {
 		src, err := readBounded(file)
 		if err != nil {

@@ -40,7 +40,8 @@ type Options struct {
 	Drivers []string
 	// ForRegistration refuses too what nothing acts on yet.
 	ForRegistration bool
-	// Now is behind what launches and windows of updates must have a time. Zero: the clock.
+	// Now is behind what launches and windows of updates must have a time. Zero: any will
+	// do, also one that is over.
 	Now time.Time
 }
 
@@ -97,7 +98,7 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 		return nil, p.failure()
 	}
 	if opts.Now.IsZero() {
-		opts.Now = time.Now()
+		opts.Now = time.Unix(0, 0).UTC() // what comes at all comes after that
 	}
 	job, problems := fleet.JobFromTree(tree)
 	problems = append(append(problems, job.Validate()...), cron.Problems(job, opts.Now)...)

@@ -343,6 +343,11 @@ func TestNow(t *testing.T) {
 	if _, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{Now: before.AddDate(2, 0, 0)}); err == nil {
 		t.Error("a job that is never launched again was taken")
 	}
+	over := strings.Replace(src, "2030", "2001", 1)
+	mustParse(t, over, jobspec.Options{}) // nobody says what the time is
+	if _, err := jobspec.Parse("job.hcl", []byte(strings.Replace(src, "1 1 *", "31 2 *", 1)), jobspec.Options{}); err == nil {
+		t.Error("a job that is never launched at all was taken")
+	}
 }
 
 func ExampleParse() {
