@@ -122,47 +122,68 @@ func reached(a consensus.Applied, d *fleet.Deployment) []check.Reached {
 	}
 	var rs []check.Reached
 	for _, name := range d.Groups() {
-		g := check.Reached{Group: name, Total: d.TaskGroups[name].DesiredTotal, WaitFor: d.TaskGroups[name].WaitFor}
-		if tg := versions[i].Group(name); tg != nil && tg.Update != nil {
-			g.PerSite = tg.Update.MaxUnavailablePerSite
+		f := far{
+			view: a.View, job: versions[i], Reached: check.Reached{Group: name, Total: d.TaskGroups[name].DesiredTotal, WaitFor: d.TaskGroups[name].WaitFor},
+			healthy: map[string]bool{}, away: map[string]bool{}, behind: map[string][]check.Part{},
 		}
-		healthy, away, behind := map[string]bool{}, map[string]bool{}, map[string][]check.Part{}
 		for other := range a.View.AllocsByJob(d.Namespace, d.JobID) {
-			if other.TaskGroup != name || other.ServerTerminal() {
-				continue
-			}
-			key := other.Name
-			if fleet.RunsEverywhere(versions[i].Type) {
-				key = string(other.NodeID)
-			}
-			n, known := a.View.Node(other.NodeID)
-			gone := !known || n.Status != fleet.NodeReady
-			same := other.JobHash == versions[i].SpecHash
-			switch {
-			case same && (other.DeploymentStatus.IsHealthy() || other.DeploymentID == "" && other.ClientStatus == fleet.ClientRunning):
-				healthy[key] = true
-			case !other.ClientTerminal() && gone:
-				away[key] = true
-				g.Away, g.AwaySites = append(g.Away, other.NodeID), append(g.AwaySites, site(a.View, other.NodeID))
-			}
-			if !same && !other.ClientTerminal() && fleet.GroupUpdate(other.Job, versions[i], name) == fleet.GroupDestructive {
-				behind[key] = append(behind[key], check.Part{Alloc: other.ID, Node: other.NodeID, Site: site(a.View, other.NodeID), Away: gone})
+			if other.TaskGroup == name && !other.ServerTerminal() {
+				f.count(other)
 			}
 		}
-		for _, key := range slices.Sorted(maps.Keys(behind)) {
-			if !healthy[key] { // nobody stands in for it
-				g.Behind = append(g.Behind, behind[key]...)
-			}
-		}
-		for key := range away {
-			if !healthy[key] {
-				g.Deferred++
-			}
-		}
-		g.Healthy = len(healthy)
-		rs = append(rs, g)
+		rs = append(rs, f.sum())
 	}
 	return rs
+}
+
+// far is how far a group is, by what it has one of: a name, or a node.
+type far struct {
+	check.Reached
+	view *state.View
+	job  *fleet.Job // of the deployment
+
+	healthy, away map[string]bool
+	behind        map[string][]check.Part
+}
+
+// count adds an allocation that is to run.
+func (f *far) count(a *fleet.Alloc) {
+	key := a.Name
+	if fleet.RunsEverywhere(f.job.Type) {
+		key = string(a.NodeID)
+	}
+	n, known := f.view.Node(a.NodeID)
+	gone := !known || n.Status != fleet.NodeReady
+	same := a.JobHash == f.job.SpecHash
+	switch {
+	case same && (a.DeploymentStatus.IsHealthy() || a.DeploymentID == "" && a.ClientStatus == fleet.ClientRunning):
+		f.healthy[key] = true
+	case !a.ClientTerminal() && gone:
+		f.away[key] = true
+		f.Away, f.AwaySites = append(f.Away, a.NodeID), append(f.AwaySites, site(f.view, a.NodeID))
+	}
+	if !same && !a.ClientTerminal() && fleet.GroupUpdate(a.Job, f.job, f.Group) == fleet.GroupDestructive {
+		f.behind[key] = append(f.behind[key], check.Part{Alloc: a.ID, Node: a.NodeID, Site: site(f.view, a.NodeID), Away: gone})
+	}
+}
+
+// sum is what all that was counted comes to.
+func (f *far) sum() check.Reached {
+	if g := f.job.Group(f.Group); g != nil && g.Update != nil {
+		f.PerSite = g.Update.MaxUnavailablePerSite
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.behind)) {
+		if !f.healthy[key] { // nobody stands in for it
+			f.Behind = append(f.Behind, f.behind[key]...)
+		}
+	}
+	for key := range f.away {
+		if !f.healthy[key] {
+			f.Deferred++
+		}
+	}
+	f.Healthy = len(f.healthy)
+	return f.Reached
 }
 
 func promoted(c state.DeploymentPromote, a consensus.Applied) []check.Promotion {

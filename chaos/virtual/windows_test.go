@@ -25,12 +25,8 @@ const kolkata = "Asia/Kolkata"
 func TestWindowsOfUpdates(t *testing.T) {
 	dir := mustMemory(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := &windowed{T: t}
-		w.start(dir)
+		w := begin(t, dir)
 		defer mustClose(t, w.c)
-		w.register(0)
-		mustCome(t, w.c, 5*time.Minute, "the first version is everywhere", func(v *state.View) bool { return standingOf(v, "till", 0).healthy == 4 })
-
 		w.until(12 * time.Minute) // no window is open
 		away := w.cut("utc-1")
 		w.until(20 * time.Minute)
@@ -39,16 +35,10 @@ func TestWindowsOfUpdates(t *testing.T) {
 		w.run(0, "utc-0", "utc-1", "kolkata-0", "kolkata-1")
 		w.deferred(3, 30*time.Minute)
 
-		w.until(29*time.Minute + 58*time.Second)
-		late := w.cut("kolkata-1") // too short for a missed deadline when the window opens
-		w.until(39 * time.Minute)
-		w.run(1, "kolkata-0")
-		w.run(0, "utc-0", "utc-1", "kolkata-1")
-		w.until(41 * time.Minute)
-		late.Heal()
-		w.until(50 * time.Minute)
-		w.holds("kolkata-1")
-		late = w.cut("kolkata-1")
+		late := w.tellLate("kolkata-1", func() {
+			w.run(1, "kolkata-0")
+			w.run(0, "utc-0", "utc-1", "kolkata-1")
+		})
 		edge := w.c.Edge("kolkata-1")
 		if err := edge.Kill(); err != nil {
 			t.Fatal(err)
@@ -96,20 +86,11 @@ func TestWindowsOfUpdates(t *testing.T) {
 func TestARebootedEdgeWaitsForTheTime(t *testing.T) {
 	dir := mustMemory(t)
 	synctest.Test(t, func(t *testing.T) {
-		w := &windowed{T: t}
-		w.start(dir)
+		w := begin(t, dir)
 		defer mustClose(t, w.c)
-		w.register(0)
-		mustCome(t, w.c, 5*time.Minute, "the first version is everywhere", func(v *state.View) bool { return standingOf(v, "till", 0).healthy == 4 })
 		w.until(15 * time.Minute)
 		w.register(1)
-		w.until(29*time.Minute + 58*time.Second)
-		cut := w.cut("kolkata-1")
-		w.until(41 * time.Minute)
-		cut.Heal()
-		w.until(50 * time.Minute)
-		w.holds("kolkata-1")
-		cut = w.cut("kolkata-1")
+		cut := w.tellLate("kolkata-1", func() {})
 		edge := w.c.Edge("kolkata-1")
 		if err := edge.PowerCut(); err != nil {
 			t.Fatal(err)
@@ -130,6 +111,31 @@ type windowed struct {
 	*testing.T
 	c     *virtual.Cluster
 	began time.Time // a full hour
+}
+
+// begin starts such a fleet, on which the first version runs everywhere.
+func begin(t *testing.T, dir string) *windowed {
+	t.Helper()
+	w := &windowed{T: t}
+	w.start(dir)
+	w.register(0)
+	mustCome(t, w.c, 5*time.Minute, "the first version is everywhere", func(v *state.View) bool { return standingOf(v, "till", 0).healthy == 4 })
+	return w
+}
+
+// tellLate has an edge of the south hear of its update when its window has closed again, and
+// hold it back. Then it is out of reach, until the fault heals.
+func (w *windowed) tellLate(name string, meanwhile func()) *fabric.Fault {
+	w.Helper()
+	w.until(29*time.Minute + 58*time.Second)
+	cut := w.cut(name) // too short for a missed deadline when the window opens
+	w.until(39 * time.Minute)
+	meanwhile()
+	w.until(41 * time.Minute)
+	cut.Heal()
+	w.until(50 * time.Minute)
+	w.holds(name)
+	return w.cut(name)
 }
 
 func (w *windowed) start(dir string) {
