@@ -160,6 +160,7 @@ func mustServeOperators(t *testing.T, client *nomad.Client, alloc *nomad.Allocat
 		t.Fatalf("secrets: %v", err)
 	}
 	mustRunCommands(t, client, alloc)
+	mustMeasure(t, client, alloc)
 	raft, err := client.Operator().RaftGetConfiguration(nil)
 	if err != nil || len(raft.Servers) != 3 {
 		t.Fatalf("raft configuration: %+v, %v", raft, err)
@@ -178,6 +179,19 @@ func mustServeOperators(t *testing.T, client *nomad.Client, alloc *nomad.Allocat
 	defer saved.Close()
 	if n, err := io.Copy(io.Discard, saved); err != nil || n == 0 {
 		t.Fatalf("a snapshot of %d bytes, %v", n, err)
+	}
+}
+
+// mustMeasure asks what an allocation and its node use. The task sleeps, and has memory.
+func mustMeasure(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
+	t.Helper()
+	used, err := client.Allocations().Stats(alloc, nil)
+	if err != nil || used.Tasks["main"] == nil || used.ResourceUsage.MemoryStats.RSS < 4096 || len(used.Tasks["main"].Pids) != 1 || used.Timestamp == 0 {
+		t.Fatalf("the allocation uses %+v, %v", used, err)
+	}
+	host, err := client.Nodes().Stats(alloc.NodeID, nil)
+	if err != nil || host.Memory.Used == 0 || len(host.CPU) == 0 || host.AllocDirStats.Size == 0 || host.Uptime == 0 {
+		t.Fatalf("the node uses %+v, %v", host, err)
 	}
 }
 

@@ -68,6 +68,13 @@ type Execer interface {
 	Exec(ctx context.Context, x fleet.Exec) (code int, err error)
 }
 
+// Meter is a Task that can say what it uses.
+type Meter interface {
+	// Consumed returns what each process of the task has used since it began. Of a
+	// task that has ended it is a fleet.CodeConflict.
+	Consumed(ctx context.Context) ([]fleet.Consumed, error)
+}
+
 // TaskConfig is what a driver is told to run. Interpolation is done; folders are
 // absolute.
 type TaskConfig struct {

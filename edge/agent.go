@@ -270,6 +270,34 @@ func (e *Edge) checkResults(ctx context.Context, id fleet.AllocID) (io.ReadClose
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
+// usage answers what an allocation's tasks use, or what the machine does where none is
+// named.
+func (e *Edge) usage(ctx context.Context, id fleet.AllocID, task string) (io.ReadCloser, error) {
+	gauge, ok := e.describer.(Gauge)
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not measure what is used")
+	}
+	var answer any
+	if id == "" {
+		host, err := gauge.Usage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		answer = host
+	} else {
+		tasks, err := e.allocs.Usage(ctx, id, task, gauge.MHz())
+		if err != nil {
+			return nil, err
+		}
+		answer = fleet.NewAllocUsage(tasks, e.cfg.Now().UnixNano())
+	}
+	b, err := json.Marshal(answer)
+	if err != nil {
+		return nil, fmt.Errorf("encode what is used: %w", err)
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
 // taskOf checks a task's name; "" names the only task.
 func taskOf(a fleet.Alloc, name string) (string, error) {
 	g := a.Group()

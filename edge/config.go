@@ -75,3 +75,11 @@ type Describer interface {
 	// Changed is closed when the description next changes.
 	Changed() <-chan struct{}
 }
+
+// Gauge is a Describer that can also say what the machine uses.
+type Gauge interface {
+	// Usage measures for a moment.
+	Usage(ctx context.Context) (*fleet.HostUsage, error)
+	// MHz is the rate of a core.
+	MHz() float64
+}

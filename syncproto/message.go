@@ -273,7 +273,7 @@ type Request struct {
 }
 
 // Kinds of Request: a task's output, what lies in an allocation's folder (a list
-// and a description are JSON), how its checks went (JSON), and what is done to one task, or to all that run
+// and a description are JSON), how its checks went (JSON), what is used (JSON), and what is done to one task, or to all that run
 // where Task is "": nothing follows the Reply then.
 const (
 	RequestLogs    = "logs"
@@ -288,6 +288,9 @@ const (
 	RequestExec = "exec"
 	// RequestChecks asks how the checks of an allocation went: JSON.
 	RequestChecks = "checks"
+	// RequestUsage asks what an allocation's tasks use (Task: one of them), or without
+	// an allocation what the machine does: JSON.
+	RequestUsage = "usage"
 )
 
 // MaxExecData is how much of what a command reads or writes one frame carries.

@@ -25,7 +25,8 @@ func allocCommand(o *operator) *cobra.Command {
 }
 
 func allocStatus(o *operator) *cobra.Command {
-	return &cobra.Command{
+	var stats bool
+	c := &cobra.Command{
 		Use: "status ID", Short: "Show an allocation", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, stub, err := o.alloc(cmd.Context(), args[0])
@@ -36,12 +37,20 @@ func allocStatus(o *operator) *cobra.Command {
 			if _, err := hub.Read(cmd.Context(), "/v1/allocation/"+string(stub.ID), nil, &a); err != nil {
 				return err
 			}
+			if o.json && stats {
+				return o.showAllocUsage(cmd, hub, a.ID)
+			}
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), a)
 			}
-			return writeAlloc(cmd.OutOrStdout(), a)
+			if err := writeAlloc(cmd.OutOrStdout(), a); err != nil || !stats {
+				return err
+			}
+			return o.showAllocUsage(cmd, hub, a.ID)
 		},
 	}
+	c.Flags().BoolVar(&stats, "stats", false, "show what its tasks use now, as its edge says; with --json that alone")
+	return c
 }
 
 func writeAlloc(w io.Writer, a fleet.Alloc) error {

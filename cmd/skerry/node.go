@@ -18,7 +18,7 @@ import (
 
 func nodeCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "node", Short: "Show and drain nodes: the edges as the hubs see them"}
-	var verbose bool
+	var verbose, stats bool
 	status := &cobra.Command{
 		Use: "status [ID]", Short: "List nodes, or show one", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,10 +29,11 @@ func nodeCommand(o *operator) *cobra.Command {
 			if len(args) == 0 {
 				return o.listNodes(cmd, hub)
 			}
-			return o.showNode(cmd, hub, args[0], verbose)
+			return o.showNode(cmd, hub, args[0], nodeFlags{verbose, stats})
 		},
 	}
 	status.Flags().BoolVarP(&verbose, "verbose", "v", false, "show its attributes, too")
+	status.Flags().BoolVar(&stats, "stats", false, "show what the machine uses now, as its edge says; with --json that alone")
 	c.AddCommand(status, nodeDrain(o), nodeEligibility(o), nodePurge(o))
 	return c
 }
@@ -58,7 +59,10 @@ func (o *operator) listNodes(cmd *cobra.Command, hub *client.Client) error {
 	return t.Write(cmd.OutOrStdout())
 }
 
-func (o *operator) showNode(cmd *cobra.Command, hub *client.Client, ref string, verbose bool) error {
+// nodeFlags say how much of a node is shown.
+type nodeFlags struct{ verbose, stats bool }
+
+func (o *operator) showNode(cmd *cobra.Command, hub *client.Client, ref string, show nodeFlags) error {
 	stub, err := hub.FindNode(cmd.Context(), ref)
 	if err != nil {
 		return err
@@ -72,13 +76,19 @@ func (o *operator) showNode(cmd *cobra.Command, hub *client.Client, ref string, 
 	if _, err := hub.Read(cmd.Context(), path+"/allocations", nil, &allocs); err != nil {
 		return err
 	}
+	if o.json && show.stats {
+		return o.showNodeUsage(cmd, hub, stub.ID)
+	}
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), struct {
 			Node        fleet.Node
 			Allocations []fleet.Alloc
 		}{n, allocs})
 	}
-	return writeNode(cmd.OutOrStdout(), n, allocs, verbose)
+	if err := writeNode(cmd.OutOrStdout(), n, allocs, show.verbose); err != nil || !show.stats {
+		return err
+	}
+	return o.showNodeUsage(cmd, hub, stub.ID)
 }
 
 func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) error {

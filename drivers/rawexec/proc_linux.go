@@ -18,6 +18,9 @@ type procStat struct {
 	parent  int
 	session int
 	start   uint64 // field 22: clock ticks since boot
+	user    uint64 // ticks spent
+	system  uint64
+	pages   uint64 // of memory that it has
 }
 
 func readStat(pid int) (procStat, error) {
@@ -45,7 +48,14 @@ func parseStat(b []byte) (procStat, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return procStat{}, fmt.Errorf("parse process: %w", err)
 	}
-	return procStat{state: fields[0][0], parent: parent, session: session, start: start}, nil
+	s := procStat{state: fields[0][0], parent: parent, session: session, start: start}
+	// What it uses is not needed to know it by, and is 0 where it cannot be read.
+	s.user, _ = strconv.ParseUint(fields[11], 10, 63)
+	s.system, _ = strconv.ParseUint(fields[12], 10, 63)
+	if len(fields) > 21 {
+		s.pages, _ = strconv.ParseUint(fields[21], 10, 50)
+	}
+	return s, nil
 }
 
 // alive reports whether the very process of id still runs. One that has ended

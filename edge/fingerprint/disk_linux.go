@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"skerry/fleet"
 )
 
 // disk is the file system that the data directory lies on.
@@ -31,4 +33,19 @@ func readDisk(root, dir string) (disk, error) {
 		bytes:  st.Blocks * uint64(st.Bsize),
 		volume: volumeOf(readLines(root, "proc/self/mountinfo"), path),
 	}, nil
+}
+
+// readUse reads what is used of the disk of dir.
+func readUse(root, dir string) (fleet.HostDisk, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return fleet.HostDisk{}, fmt.Errorf("find %s: %w", dir, err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return fleet.HostDisk{}, fmt.Errorf("read use of disk at %s: %w", path, err)
+	}
+	d := diskUse(st.Blocks, st.Bfree, st.Bavail, st.Files, st.Ffree, uint64(st.Bsize))
+	d.Device, d.Mountpoint = volumeOf(readLines(root, "proc/self/mountinfo"), path), path
+	return d, nil
 }

@@ -2,7 +2,11 @@
 
 package fingerprint
 
-import "errors"
+import (
+	"errors"
+
+	"skerry/fleet"
+)
 
 // disk is the file system that the data directory lies on.
 type disk struct {
@@ -13,4 +17,9 @@ type disk struct {
 // readDisk is written for Linux; elsewhere the size is configured.
 func readDisk(string, string) (disk, error) {
 	return disk{}, errors.New("read size of disk: not supported on this system")
+}
+
+// readUse is written for Linux.
+func readUse(string, string) (fleet.HostDisk, error) {
+	return fleet.HostDisk{}, errors.New("read use of disk: not supported on this system")
 }

@@ -7,3 +7,6 @@ func VolumeOf(lines []string, path string) string { return volumeOf(lines, path)
 
 // FirstGlobal is the first address of a list that is routed.
 func FirstGlobal(addrs []net.Addr) string { return firstGlobal(addrs) }
+
+// ReadLoad reads what the machine has done so far.
+var ReadLoad = readLoad

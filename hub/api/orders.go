@@ -1,9 +1,6 @@
 package api
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 
 	"skerry/fleet"
@@ -16,6 +13,8 @@ func (a *API) orderRoutes() {
 	a.put("/v1/client/allocation/{id}/signal", a.write(a.signalAlloc))
 	a.mux.HandleFunc("GET /v1/client/allocation/{id}/exec", a.exec)
 	a.mux.HandleFunc("GET /v1/client/allocation/{id}/checks", a.write(a.allocChecks))
+	a.mux.HandleFunc("GET /v1/client/allocation/{id}/stats", a.write(a.allocUsage))
+	a.mux.HandleFunc("GET /v1/client/stats", a.write(a.nodeUsage))
 }
 
 // killSignal is what is sent where no signal is named.
@@ -73,9 +72,6 @@ func (a *API) order(r *http.Request, verb string, req syncproto.Request) (any, f
 	return struct{}{}, v.Index(), out.Close()
 }
 
-// maxChecks bounds what an edge says of an allocation's checks, in bytes.
-const maxChecks = 4 << 20
-
 // allocChecks asks an edge how the checks of an allocation went.
 func (a *API) allocChecks(r *http.Request) (any, fleet.Index, error) {
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
@@ -89,19 +85,8 @@ func (a *API) allocChecks(r *http.Request) (any, fleet.Index, error) {
 	if err := reachable(v, al, "read checks"); err != nil {
 		return nil, v.Index(), err
 	}
-	out, err := a.cfg.Edges.Logs(r.Context(), al.NodeID, syncproto.Request{Kind: syncproto.RequestChecks, Alloc: al.ID})
-	if err != nil {
-		return nil, v.Index(), err
-	}
-	defer out.Close()
-	b, err := io.ReadAll(io.LimitReader(out, maxChecks))
-	if err != nil {
-		return nil, v.Index(), fmt.Errorf("read checks of allocation %s: %w", fleet.Short(al.ID), err)
-	}
-	if !json.Valid(b) {
-		return nil, v.Index(), fmt.Errorf("read checks of allocation %s: its edge did not answer with JSON", fleet.Short(al.ID))
-	}
-	return json.RawMessage(b), v.Index(), nil
+	answer, err := a.ask(r, al.NodeID, syncproto.Request{Kind: syncproto.RequestChecks, Alloc: al.ID})
+	return answer, v.Index(), err
 }
 
 // orderable says why an allocation's tasks cannot be told anything.

@@ -1,0 +1,90 @@
+package rawexec
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// clockTick is the unit of times in /proc: USER_HZ is 100 for all programs, whatever
+// the kernel's own rate.
+const clockTick = time.Second / 100
+
+// maxStatus bounds what is read of /proc/PID/status.
+const maxStatus = 64 << 10
+
+// Consumed reads what the task's processes have used: its main process, what is in
+// its session, and their descendants.
+func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
+	var rec taskRecord
+	if err := readRecord(t.dir, taskFile, &rec); err != nil {
+		return nil, fmt.Errorf("measure task %s: %w", t.id, err)
+	}
+	if !rec.alive() {
+		return nil, fleet.Errorf(fleet.CodeConflict, "measure task %s: it has ended", t.id)
+	}
+	all := map[int]procStat{}
+	for _, pid := range processes() {
+		if s, err := readStat(pid); err == nil && s.state != 'Z' {
+			all[pid] = s
+		}
+	}
+	var out []fleet.Consumed
+	for pid, s := range all {
+		if !belongs(all, rec.PID, pid) {
+			continue
+		}
+		out = append(out, fleet.Consumed{
+			PID: pid, Start: s.start, User: time.Duration(s.user) * clockTick, System: time.Duration(s.system) * clockTick,
+			RSS: s.pages * uint64(os.Getpagesize()), Swap: swapped(pid),
+		})
+	}
+	return out, nil
+}
+
+// belongs reports whether a process is the task's main one, in its session (which it
+// leads), or a descendant of one that is.
+func belongs(all map[int]procStat, main, pid int) bool {
+	for range len(all) { // what is read one after the other may have a ring
+		s, ok := all[pid]
+		if !ok {
+			return false
+		}
+		if pid == main || s.session == main {
+			return true
+		}
+		pid = s.parent
+	}
+	return false
+}
+
+// swapped is how many bytes of a process are on disk; 0 where that is not known.
+func swapped(pid int) uint64 {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxStatus))
+	if err != nil {
+		return 0
+	}
+	for scan := bufio.NewScanner(bytes.NewReader(b)); scan.Scan(); {
+		if rest, ok := strings.CutPrefix(scan.Text(), "VmSwap:"); ok {
+			kb, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 50)
+			if err != nil {
+				return 0
+			}
+			return kb << 10
+		}
+	}
+	return 0
+}

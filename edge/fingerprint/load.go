@@ -1,0 +1,137 @@
+package fingerprint
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// measureFor is how long processor time is watched for: its clock ticks a hundred
+// times a second.
+const measureFor = 500 * time.Millisecond
+
+// maxDisks bounds the file systems that are told of.
+const maxDisks = 64
+
+// Usage measures the machine for a moment.
+func (f *Fingerprinter) Usage(ctx context.Context) (*fleet.HostUsage, error) {
+	before, err := readLoad(f.cfg.Root, f.cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(measureFor):
+	}
+	after, err := readLoad(f.cfg.Root, f.cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	return fleet.HostUsageBetween(before, after, f.MHz(), time.Now().UnixNano()), nil
+}
+
+// MHz is the rate of a core, as it was described.
+func (f *Fingerprinter) MHz() float64 {
+	mhz, err := strconv.ParseFloat(f.Node().Attributes["cpu.frequency"], 64)
+	if err != nil {
+		return fallbackMHz // nothing is described yet
+	}
+	return mhz
+}
+
+// readLoad reads what the machine has done so far, and uses now.
+func readLoad(root, dataDir string) (fleet.Load, error) {
+	l := fleet.Load{Memory: readMemoryUse(root), Cores: readCores(root), Disks: readDisks(root)}
+	if l.Memory.Total == 0 || len(l.Cores) == 0 {
+		return l, fleet.Errorf(fleet.CodeUnsupported, "measure the machine: the system does not tell what it uses")
+	}
+	if up, _, ok := strings.Cut(readLine(root, "proc/uptime"), " "); ok {
+		if s, err := strconv.ParseFloat(up, 64); err == nil && s > 0 && s < 1e9 {
+			l.Uptime = time.Duration(s * float64(time.Second))
+		}
+	}
+	if d, err := readUse(root, dataDir); err == nil {
+		l.Data = &d
+	}
+	return l, nil
+}
+
+// readMemoryUse reads /proc/meminfo.
+func readMemoryUse(root string) fleet.HostMemory {
+	var m fleet.HostMemory
+	for _, line := range readLines(root, "proc/meminfo") {
+		name, rest, _ := strings.Cut(line, ":")
+		into := map[string]*uint64{"MemTotal": &m.Total, "MemAvailable": &m.Available, "MemFree": &m.Free}[name]
+		if into == nil {
+			continue
+		}
+		if kb, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 50); err == nil {
+			*into = kb << 10
+		}
+	}
+	if m.Available <= m.Total {
+		m.Used = m.Total - m.Available
+	}
+	return m
+}
+
+// readCores reads the lines of cores in /proc/stat: user, nice, system, idle, iowait,
+// irq, softirq, steal.
+func readCores(root string) []fleet.CoreTime {
+	var out []fleet.CoreTime
+	for _, line := range readLines(root, "proc/stat") {
+		fields := strings.Fields(line)
+		if len(fields) < 5 || !strings.HasPrefix(fields[0], "cpu") || fields[0] == "cpu" {
+			continue
+		}
+		var spent [8]uint64
+		for i := range min(len(spent), len(fields)-1) {
+			n, err := strconv.ParseUint(fields[i+1], 10, 56)
+			if err != nil {
+				return nil
+			}
+			spent[i] = n
+		}
+		out = append(out, fleet.CoreTime{
+			Name: fields[0], User: spent[0] + spent[1], System: spent[2] + spent[5] + spent[6] + spent[7], Idle: spent[3] + spent[4],
+		})
+	}
+	return out
+}
+
+// readDisks reads what is used of the file systems that lie on devices.
+func readDisks(root string) []fleet.HostDisk {
+	out, seen := []fleet.HostDisk{}, map[string]bool{}
+	for _, line := range readLines(root, "proc/self/mountinfo") {
+		before, after, ok := strings.Cut(line, " - ")
+		fields, source := strings.Fields(before), strings.Fields(after)
+		if !ok || len(fields) < 5 || len(source) < 2 || !strings.HasPrefix(source[1], "/dev/") || seen[source[1]] || len(out) == maxDisks {
+			continue
+		}
+		if d, err := readUse(root, unescape(fields[4])); err == nil {
+			d.Device, d.Mountpoint = unescape(source[1]), unescape(fields[4])
+			seen[source[1]] = true
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// diskUse makes what is told of a file system of its counts.
+func diskUse(blocks, free, available, files, filesFree, size uint64) fleet.HostDisk {
+	d := fleet.HostDisk{Size: blocks * size, Available: available * size}
+	if free <= blocks {
+		d.Used = (blocks - free) * size
+	}
+	if usable := d.Used + d.Available; usable > 0 {
+		d.UsedPercent = 100 * float64(d.Used) / float64(usable)
+	}
+	if files > 0 && filesFree <= files {
+		d.InodesUsedPercent = 100 * float64(files-filesFree) / float64(files)
+	}
+	return d
+}

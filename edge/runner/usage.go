@@ -1,0 +1,71 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// measureFor is how long processor time is watched for: its clock ticks a hundred
+// times a second.
+const measureFor = 500 * time.Millisecond
+
+// Usage measures the tasks that run, or one of them, for a moment. mhz is the rate of
+// a core. Tasks whose driver does not measure are left out.
+func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[string]*fleet.TaskUsage, error) {
+	live, err := r.measurable(name)
+	if err != nil {
+		return nil, err
+	}
+	before, began := map[string][]fleet.Consumed{}, time.Now()
+	for task, m := range live {
+		if before[task], err = m.Consumed(ctx); err != nil && fleet.CodeOf(err) != fleet.CodeConflict {
+			return nil, fmt.Errorf("measure task %q: %w", task, err)
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(measureFor):
+	}
+	out := map[string]*fleet.TaskUsage{}
+	for task, m := range live {
+		after, err := m.Consumed(ctx)
+		switch {
+		case fleet.CodeOf(err) == fleet.CodeConflict: // it has ended, and uses nothing any more
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("measure task %q: %w", task, err)
+		}
+		out[task] = fleet.UsageBetween(before[task], after, time.Since(began), mhz, time.Now().UnixNano())
+	}
+	return out, nil
+}
+
+// measurable finds the tasks that run and can say what they use.
+func (r *Runner) measurable(name string) (map[string]drivers.Meter, error) {
+	out := map[string]drivers.Meter{}
+	if name != "" {
+		a, err := r.attempt(name)
+		if err != nil {
+			return nil, err
+		}
+		m, ok := a.live.(drivers.Meter)
+		if !ok {
+			return nil, fleet.Errorf(fleet.CodeUnsupported, "measure task %q: its driver %q does not measure", name, a.driver)
+		}
+		out[name] = m
+		return out, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for task, a := range r.live {
+		if m, ok := a.live.(drivers.Meter); ok {
+			out[task] = m
+		}
+	}
+	return out, nil
+}

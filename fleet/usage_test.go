@@ -1,0 +1,65 @@
+package fleet_test
+
+import (
+	"testing"
+	"time"
+
+	"skerry/fleet"
+)
+
+// TestUsageBetween has processes that go on, begin, end, and get the PID of another.
+func TestUsageBetween(t *testing.T) {
+	before := []fleet.Consumed{
+		{PID: 10, Start: 1, User: time.Second, System: time.Second, RSS: 100},
+		{PID: 11, Start: 2, User: time.Hour},
+		{PID: 12, Start: 3, User: 9 * time.Second},
+	}
+	after := []fleet.Consumed{
+		{PID: 10, Start: 1, User: 1500 * time.Millisecond, System: 1100 * time.Millisecond, RSS: 300, Swap: 50},
+		{PID: 12, Start: 99, User: 200 * time.Millisecond, RSS: 7}, // another one of that PID
+		{PID: 13, Start: 100, System: 100 * time.Millisecond, RSS: 3},
+	}
+	got := fleet.UsageBetween(before, after, time.Second, 2000, 5)
+	if len(got.Pids) != 3 || got.Timestamp != 5 {
+		t.Fatalf("%+v", got)
+	}
+	if c := got.Pids["10"].CpuStats; !near(c.UserMode, 50) || !near(c.SystemMode, 10) || !near(c.Percent, 60) || !near(c.TotalTicks, 1200) {
+		t.Errorf("process 10: %+v", c)
+	}
+	all := got.ResourceUsage
+	if c := all.CpuStats; !near(c.Percent, 90) || !near(c.TotalTicks, 1800) || len(c.Measured) == 0 {
+		t.Errorf("all: %+v", c)
+	}
+	if m := all.MemoryStats; m.RSS != 310 || m.Swap != 50 || m.Usage != 360 || len(m.Measured) == 0 {
+		t.Errorf("all: %+v", m)
+	}
+	alloc := fleet.NewAllocUsage(map[string]*fleet.TaskUsage{"a": got, "b": got}, 6)
+	if alloc.ResourceUsage.MemoryStats.RSS != 620 || !near(alloc.ResourceUsage.CpuStats.Percent, 180) || alloc.Timestamp != 6 {
+		t.Errorf("allocation: %+v", alloc.ResourceUsage)
+	}
+	if still := fleet.UsageBetween(after, before, time.Second, 2000, 5); still.ResourceUsage.CpuStats.UserMode < 0 {
+		t.Errorf("time runs backwards: %+v", still.ResourceUsage.CpuStats)
+	}
+	if none := fleet.UsageBetween(before, after, 0, 2000, 5); none.ResourceUsage.CpuStats.Percent != 0 {
+		t.Errorf("in no time: %+v", none.ResourceUsage.CpuStats)
+	}
+}
+
+func TestHostUsageBetween(t *testing.T) {
+	before := fleet.Load{Cores: []fleet.CoreTime{{"cpu0", 100, 100, 800}, {"cpu1", 50, 0, 0}}}
+	after := fleet.Load{
+		Memory: fleet.HostMemory{Total: 10, Used: 4}, Uptime: 90*time.Second + time.Millisecond,
+		Cores: []fleet.CoreTime{{"cpu0", 150, 125, 825}, {"cpu1", 10, 0, 0}, {"cpu2", 9, 9, 9}},
+		Disks: []fleet.HostDisk{{Device: "/dev/sda"}},
+	}
+	h := fleet.HostUsageBetween(before, after, 1000, 7)
+	if len(h.CPU) != 1 || h.CPU[0].CPU != "cpu0" || !near(h.CPU[0].User, 50) || !near(h.CPU[0].System, 25) || !near(h.CPU[0].Idle, 25) ||
+		!near(h.CPU[0].Total, 75) || !near(h.CPUTicksConsumed, 750) {
+		t.Errorf("cores: %+v", h)
+	}
+	if h.Memory.Used != 4 || h.Uptime != 90 || len(h.DiskStats) != 1 || h.Timestamp != 7 {
+		t.Errorf("%+v", h)
+	}
+}
+
+func near(a, b float64) bool { return a-b < 1e-6 && b-a < 1e-6 }

@@ -1,0 +1,72 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// maxAnswer bounds what an edge answers in JSON, in bytes.
+const maxAnswer = 4 << 20
+
+// ask has an edge answer a request in JSON.
+func (a *API) ask(r *http.Request, node fleet.NodeID, req syncproto.Request) (json.RawMessage, error) {
+	out, err := a.cfg.Edges.Logs(r.Context(), node, req)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	b, err := io.ReadAll(io.LimitReader(out, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read %s of node %s: %w", req.Kind, fleet.Short(node), err)
+	}
+	if !json.Valid(b) {
+		return nil, fmt.Errorf("read %s of node %s: its edge did not answer with JSON", req.Kind, fleet.Short(node))
+	}
+	return b, nil
+}
+
+// allocUsage asks an edge what an allocation's tasks use, or one of them.
+func (a *API) allocUsage(r *http.Request) (any, fleet.Index, error) {
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	v := a.cfg.State.View()
+	al, err := needAlloc(v, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	task := r.URL.Query().Get("task")
+	if err := orderable(v, al, "measure", task); err != nil {
+		return nil, v.Index(), err
+	}
+	answer, err := a.ask(r, al.NodeID, syncproto.Request{Kind: syncproto.RequestUsage, Alloc: al.ID, Task: task})
+	return answer, v.Index(), err
+}
+
+// nodeUsage asks an edge what its machine uses.
+func (a *API) nodeUsage(r *http.Request) (any, fleet.Index, error) {
+	id := fleet.NodeID(r.URL.Query().Get("node_id"))
+	if id == "" {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "measure a node: the parameter node_id is missing").
+			WithHint("a hub runs nothing itself; its own figures are at /v1/metrics")
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	v := a.cfg.State.View()
+	n, ok := v.Node(id)
+	switch {
+	case !ok:
+		return nil, v.Index(), fleet.Errorf(fleet.CodeNotFound, "node %q not found", id)
+	case n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown:
+		return nil, v.Index(), fleet.Errorf(fleet.CodeUnavailable, "measure node %s: it is %s", n.Name, n.Status).
+			WithHint("ask again when it is back")
+	}
+	answer, err := a.ask(r, id, syncproto.Request{Kind: syncproto.RequestUsage})
+	return answer, v.Index(), err
+}
