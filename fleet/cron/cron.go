@@ -19,7 +19,8 @@ const maxExpression = 1024
 // Next is the first time after from that one of a job's expressions names, in the
 // job's time zone; zero: never again. In spring a time within the hour that is left
 // out does not come that day, in autumn one within the hour that comes twice comes
-// twice.
+// twice. Where clocks are put on by half an hour (Lord Howe Island), the other half of
+// that hour is left out, too.
 func Next(p fleet.Periodic, from time.Time) (time.Time, error) {
 	where, err := location(p.TimeZone)
 	if err != nil {
