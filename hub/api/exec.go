@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -327,13 +328,13 @@ func (c *execConn) say(said syncproto.ExecOutput) error {
 	return nil
 }
 
-// closeText is an error as a close frame carries it.
+// closeText is an error as a close frame carries it: browsers fail on what is no UTF-8.
 func closeText(err error) string {
-	text := fleet.AsError(err).Error()
+	text := strings.ToValidUTF8(fleet.AsError(err).Error(), "?")
 	if len(text) <= maxCloseText {
 		return text
 	}
-	text = fleet.AsError(err).Message // without its hint
+	text = strings.ToValidUTF8(fleet.AsError(err).Message, "?") // without its hint
 	if len(text) <= maxCloseText {
 		return text
 	}

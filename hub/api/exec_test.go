@@ -3,6 +3,8 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -12,6 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gorilla/websocket"
 	nomad "github.com/hashicorp/nomad/api"
@@ -347,4 +350,54 @@ func TestNothingOfACommandsEndIsLost(t *testing.T) {
 	}
 	conn.Close()
 	<-typing
+}
+
+// Whatever a client says reaches its command in frames that each may travel, whole and in
+// order, or not at all.
+func FuzzExecInput(f *testing.F) {
+	for _, s := range []string{
+		`{}`, `{"stdin":{"data":"aGVsbG8="}}`, `{"stdin":{"close":true}}`, `{"tty_size":{"height":-1,"width":1000000}}`,
+		`{"stdin":{"data":"aGVsbG8=","close":true},"tty_size":{"height":24,"width":80}}`, `null`, `[]`,
+		`{"stdin":{"data":"` + base64.StdEncoding.EncodeToString(make([]byte, 3*syncproto.MaxExecData+1)) + `"}}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var in api.ExecInput
+		if json.Unmarshal(b, &in) != nil {
+			return
+		}
+		var said []byte
+		closed := false
+		for _, frame := range api.ExecFrames(in) {
+			raw, err := syncproto.EncodeMessage(frame)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := syncproto.DecodeMessage(frame.FrameType(), raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(frame.Stdin) > 0 && closed {
+				t.Error("something is said behind the end")
+			}
+			said, closed = append(said, m.(syncproto.ExecInput).Stdin...), closed || frame.Close
+		}
+		if in.Stdin != nil && (!bytes.Equal(said, in.Stdin.Data) || closed != in.Stdin.Close) {
+			t.Errorf("%q became %d bytes, closed %t", b, len(said), closed)
+		}
+	})
+}
+
+func FuzzCloseText(f *testing.F) {
+	f.Add("no program", "")
+	f.Add(strings.Repeat("ä", 70), "hint")
+	f.Add(strings.Repeat("\xff", 200), strings.Repeat("long ", 40))
+	f.Fuzz(func(t *testing.T, message, hint string) {
+		if text := api.CloseText(fleet.Errorf(fleet.CodeInvalid, "%s", message).WithHint("%s", hint)); len(text) > 123 {
+			t.Errorf("%q has %d bytes", text, len(text))
+		} else if !utf8.ValidString(text) {
+			t.Errorf("%q is no UTF-8: a client would fail the connection", text)
+		}
+	})
 }

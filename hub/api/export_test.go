@@ -1,0 +1,7 @@
+package api
+
+// What is tested by itself.
+var (
+	ExecFrames = execFrames
+	CloseText  = closeText
+)
