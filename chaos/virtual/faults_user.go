@@ -21,7 +21,9 @@ var userInjuries = map[schedule.Kind]injury{
 var errNobody = errors.New("no hub knows it")
 
 // drain empties an edge, and has it take work again when the fault is over. Nobody can
-// where no hub leads for all of that time: then it does not hit.
+// where no hub leads for all of that time: then it does not hit. That it takes work again is
+// asked for until a hub that leads takes it: other faults may go on for long, and none does
+// beyond the schedule's end.
 func drain(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error) {
 	trying, stop := context.WithTimeout(ctx, f.For)
 	defer stop()
@@ -31,7 +33,7 @@ func drain(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error
 		w = once(1)
 	}
 	w.heal = func(ctx context.Context) error {
-		ctx, stop := context.WithTimeout(ctx, lastCalls)
+		ctx, stop := context.WithTimeout(ctx, max(0, r.s.Length-r.elapsed())+lastCalls)
 		defer stop()
 		if err := r.insist(ctx, e, api.DrainRequest{MarkEligible: true}); err != nil {
 			r.complain("have %s take work again: %v", e.Name, err)
