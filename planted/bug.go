@@ -49,6 +49,7 @@ const (
 	SitesForgotten     Bug = "sites-forgotten"       // max_unavailable_per_site is not looked at
 	AbsentIsHealthy    Bug = "absent-is-healthy"     // what is away counts as if it were healthy
 	AbsentIsFailed     Bug = "absent-is-failed"      // a deployment's deadline runs for what is away
+	OneByOne           Bug = "one-by-one"            // what is behind gets the version after its own, not the newest
 	NeverComplete      Bug = "never-complete"        // a deployment that has got where it should goes on
 	LaunchNotNoted     Bug = "launch-not-noted"      // that a time was launched is not noted with the launch
 	OverlapForgotten   Bug = "overlap-forgotten"     // a job is launched beside its last child

@@ -46,6 +46,7 @@ var catalogue = []Entry{
 	{SitesForgotten, "site-budget"},
 	{AbsentIsHealthy, "deferred"},
 	{AbsentIsFailed, "deferred"},
+	{OneByOne, "none-between"},
 	{NeverComplete, "deployments-end"},
 	{LaunchNotNoted, "launched-once"},
 	{OverlapForgotten, "launched-once"},

@@ -57,6 +57,7 @@
 //	sites-forgotten           site-budget
 //	absent-is-healthy         deferred
 //	absent-is-failed          deferred
+//	one-by-one                none-between
 //	never-complete            deployments-end
 //	launch-not-noted          launched-once
 //	overlap-forgotten         launched-once

@@ -1,0 +1,46 @@
+//go:build planted
+
+package scheduler_test
+
+import (
+	"testing"
+
+	"skerry/fleet"
+	"skerry/planted"
+)
+
+// TestPlantedBugsMisbehave has a version come that one on the way to the newest is placed
+// of: what was away while two came gets the first of them.
+func TestPlantedBugsMisbehave(t *testing.T) {
+	got := func() uint64 {
+		c := newCluster(t)
+		c.nodes(1)
+		version := func(env string) *fleet.Job {
+			return job(1, system, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"VERSION": env} })
+		}
+		c.register(version("0"))
+		a := c.alive()[0]
+		c.report(a, fleet.ClientRunning)
+		c.miss(a.NodeID)
+		c.settle()
+		c.register(version("1"))
+		c.register(version("2"))
+		c.open(node(0))
+		c.report(a, fleet.ClientRunning)
+		c.settle()
+		for _, now := range c.allocs() {
+			if now.PreviousAllocation == a.ID {
+				return now.JobVersion
+			}
+		}
+		t.Fatalf("nothing came of %+v", c.allocs())
+		return 0
+	}
+	if v := got(); v != 2 {
+		t.Fatalf("without the bug it is version %d that comes after 0", v)
+	}
+	defer planted.Plant(planted.OneByOne)()
+	if v := got(); v != 1 {
+		t.Fatalf("with the bug it is version %d that comes after 0", v)
+	}
+}
