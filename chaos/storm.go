@@ -33,7 +33,7 @@ type Forecast struct {
 	Seed        uint64
 	Kinds       []schedule.Kind // nil: all that the ground allows
 	Disks       bool            // members have disks of their own
-	Clocked     string          // program whose hub and edge have clocks that move; "": none
+	Clocked     string          // program whose hub and edge have clocks that move, and whose hub tells what it applies; "": none
 	Report      string          // folder for history and report; "": none
 	Repeat      string          // the command that repeats the run
 	Versions    map[string]string
@@ -65,6 +65,9 @@ const (
 	edgeDisk = 512 << 20
 	hubDisk  = 512 << 20
 )
+
+// stormSites are where edges stand, in turns.
+var stormSites = []string{"north", "south"}
 
 // stormSettle is how long everything may take to become quiet: besides what a round
 // of partitions needs, certificates are renewed, journals are rebuilt, and delays of
@@ -108,6 +111,7 @@ func (p Storm) Run(ctx context.Context) error {
 // dress gives members names as schedules have them, disks and clocks.
 func (p Forecast) dress(c *cluster.Config) {
 	c.HubName, c.EdgeName = schedule.HubName, schedule.EdgeName
+	c.EdgeFlagsOf = func(n int) []string { return []string{"--site", stormSites[n%len(stormSites)]} }
 	if p.Disks {
 		c.Disk = func(name, dir string) (*disk.Disk, error) {
 			size := int64(edgeDisk)
@@ -118,7 +122,8 @@ func (p Forecast) dress(c *cluster.Config) {
 		}
 	}
 	if p.Clocked != "" {
-		c.Clocked, c.Clock = p.Clocked, p.clocked
+		// All hubs tell: what one of them has acknowledged it has told.
+		c.Clocked, c.Clock, c.Tells = p.Clocked, p.clocked, true
 	}
 }
 
@@ -221,8 +226,10 @@ func (s *storm) mendAll(ctx context.Context) error {
 func (s *storm) verdict(err error) error {
 	never, played := s.never()
 	s.say("\nfaults that hit: %s", played)
+	s.say("what people did: %s", s.work.tally())
 	s.say("quiet again after: median %s, longest %s", median(s.settled), longest(s.settled))
 	vs := s.watch.finish()
+	err = errors.Join(err, s.watch.unheard())
 	s.say("%s", strings.TrimSuffix(s.watch.verdicts(), "\n"))
 	switch {
 	case len(vs) > 0:
@@ -237,6 +244,9 @@ func (s *storm) verdict(err error) error {
 	case len(never) > 0:
 		return fmt.Errorf("%w: never hit: %s", ErrVoid, strings.Join(never, ", "))
 	}
+	if never := s.unjudged(); len(never) > 0 && s.Clocked != "" && s.For >= rollingRun {
+		return fmt.Errorf("%w: never judged: %s", ErrVoid, strings.Join(never, ", "))
+	}
 	return nil
 }
 
@@ -247,6 +257,10 @@ const (
 	longRun = 15 * time.Minute
 	badLuck = 2
 )
+
+// rollingRun is from which length on rollouts, launches and drains have to have come up:
+// there is one every few seconds.
+const rollingRun = 2 * time.Minute
 
 // never lists the kinds that were tried, and never hit; and renders all counts.
 func (s *storm) never() (never []string, all string) {

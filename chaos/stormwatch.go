@@ -25,6 +25,7 @@ const (
 	hubsEvery  = 3 * time.Second // a hub's state is large
 	lookBound  = 2 * time.Second
 	aliveEvery = 200 * time.Millisecond
+	toldEvery  = 100 * time.Millisecond // what hubs tell of themselves
 )
 
 // watch looks at a storm while it goes on, has it judged, and writes it down.
@@ -39,10 +40,17 @@ type watch struct {
 	last  check.Picture     // guarded by mu: of the newest quiet time, if everything was
 	lost  error             // guarded by mu: why the history is not whole
 	names map[string]string // guarded by mu: of edges, by their nodes' short ids
+
+	reading sync.Mutex
+	told    []*observe.Told // guarded by reading: what hubs tell of themselves
+	deaf    error           // guarded by reading: why nobody reads it any more
 }
 
+// stormLimits go by FastHub: its edges beat every second.
+var stormLimits = check.Limits{TTL: time.Second}
+
 func newWatch(s *storm) (*watch, error) {
-	w := &watch{s: s, monitor: check.NewMonitor(check.Limits{}), dead: map[string]bool{}, names: map[string]string{}}
+	w := &watch{s: s, monitor: check.NewMonitor(stormLimits), dead: map[string]bool{}, names: map[string]string{}}
 	if s.Report == "" {
 		return w, nil
 	}
@@ -79,6 +87,12 @@ func (w *watch) begin(ctx context.Context) (end func()) {
 	over.Go(func() {
 		for pause(ctx, aliveEvery) == nil {
 			w.s.bereaved()
+		}
+	})
+	w.listen()
+	over.Go(func() {
+		for pause(ctx, toldEvery) == nil {
+			w.entries()
 		}
 	})
 	for _, h := range w.s.fleet.Hubs {
@@ -134,6 +148,9 @@ func glance(ctx context.Context, h *cluster.Hub) (check.Hub, error) {
 		return seen, err
 	}
 	if seen.Evals, err = h.Evals(ctx); err != nil {
+		return seen, err
+	}
+	if seen.Deployments, err = h.Rollouts(ctx); err != nil {
 		return seen, err
 	}
 	// Answers of different moments are no state that the hub ever had.
@@ -197,8 +214,16 @@ func (w *watch) edge(ctx context.Context, e *cluster.Edge, before journalSeen) j
 	return now
 }
 
-// observe has something judged and written down.
+// observe has something judged and written down. What hubs applied before a fault, or
+// before somebody asked for something, is judged first.
 func (w *watch) observe(o check.Observation) {
+	if o.Fault != nil || o.Process != nil || o.Request != nil {
+		w.entries()
+	}
+	w.judge(o)
+}
+
+func (w *watch) judge(o check.Observation) {
 	o.At = w.now()
 	vs := w.monitor.Observe(o)
 	w.write(history.Record{Observation: o})
@@ -342,6 +367,7 @@ func (w *watch) violations() []check.Violation {
 
 // finish judges what only the end shows, and returns all violations.
 func (w *watch) finish() []check.Violation {
+	w.entries()
 	w.mu.Lock()
 	last, before := w.last, len(w.monitor.Violations())
 	w.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 // What users do in a storm, and how often. An answer is waited for as long as
 // clients do that would ask another hub then.
 const (
-	workEvery   = 4 * time.Second
+	workEvery   = 3 * time.Second
 	askEvery    = 700 * time.Millisecond
 	answerBound = 8 * time.Second
 	clientsOfIt = 2
@@ -42,6 +42,7 @@ type work struct {
 	jobs    map[fleet.JobID]*user // guarded by mu
 	version int                   // guarded by mu: of registrations
 	orphans bool                  // guarded by mu: hubs were put back at any time
+	done    tallied               // guarded by mu
 }
 
 // user is a job and who runs it.
@@ -50,11 +51,26 @@ type user struct {
 	count      int
 	comesGoes  bool
 	disconnect *fleet.Disconnect
+	// revises says that its changes are new tasks, and dress makes the job what it is
+	// besides (nil: nothing). Of one that counts nothing nobody says how many run.
+	revises, uncounted bool
+	dress              func(*fleet.Job)
+	// launched says that it has nothing to run but what becomes of it at times: it is
+	// there while everything breaks, and stopped before all has to be quiet.
+	launched bool
 
 	tag     string // of the registration that is wanted
 	revised int    // of its tasks
 	stopped bool
 	sure    bool // the last thing that was asked for was acknowledged
+}
+
+// running is how many shall run; less than 0: nobody says.
+func (u *user) running() int {
+	if u.uncounted {
+		return -1
+	}
+	return u.count
 }
 
 func newWork(s *storm) *work {
@@ -64,10 +80,13 @@ func newWork(s *storm) *work {
 		{id: "keep", count: s.Edges},
 		{id: "replace", count: s.Edges, disconnect: &fleet.Disconnect{LostAfter: &soon, Replace: &replace, Reconcile: fleet.ReconcileKeepOriginal}},
 		{id: "longest", count: 2, disconnect: &fleet.Disconnect{LostAfter: &soon, Replace: &replace, Reconcile: fleet.ReconcileLongestRunning}},
-		{id: "rolling", count: 2},
+		{id: "rolling", count: 2, revises: true},
 		{id: "guest-1", count: 2, comesGoes: true},
 		{id: "guest-2", count: 1, comesGoes: true, disconnect: &fleet.Disconnect{LostAfter: &soon, Replace: &replace, Reconcile: fleet.ReconcileKeepReplacement}},
 	} {
+		w.jobs[u.id] = u
+	}
+	for _, u := range rolled(s.Edges) {
 		w.jobs[u.id] = u
 	}
 	return w
@@ -84,7 +103,7 @@ func (w *work) begin(ctx context.Context) error {
 
 // spec is the job as it is wanted.
 func (w *work) spec(u *user) *fleet.Job {
-	job := workload(u.id, u.count, w.s.starts, u.disconnect)
+	job := undressed(u.id, u.count, w.s.starts, u.disconnect)
 	job.Meta = map[string]string{metaTag: u.tag}
 	group := &job.TaskGroups[0]
 	// Tasks that crash are started again for as long as they do.
@@ -96,6 +115,11 @@ func (w *work) spec(u *user) *fleet.Job {
 	task.Config["args"] = []any{"-c", stormScript}
 	task.Env["RUN"] = w.s.Dir
 	task.Env["REVISION"] = strconv.Itoa(u.revised)
+	task.Env["LASTS"] = strconv.Itoa(int((24 * time.Hour).Seconds()))
+	if u.dress != nil {
+		u.dress(job)
+	}
+	job.Defaults()
 	return job
 }
 
@@ -104,6 +128,9 @@ func (w *work) run(ctx context.Context) {
 	var over sync.WaitGroup
 	for client := range clientsOfIt {
 		over.Go(func() { w.ask(ctx, fmt.Sprintf("client-%d", client+1)) })
+	}
+	for _, habit := range []func(context.Context){w.launch, w.promote, w.dispatch, w.drain} {
+		over.Go(func() { habit(ctx) })
 	}
 	for pause(ctx, workEvery) == nil {
 		w.do(ctx)
@@ -126,6 +153,9 @@ func (w *work) do(ctx context.Context) {
 	}
 	w.mu.Lock()
 	u.sure = err == nil
+	if u.sure && u.revises {
+		w.done.versions++
+	}
 	w.mu.Unlock()
 	if err == nil {
 		w.tell(u, spec)
@@ -136,11 +166,12 @@ func (w *work) do(ctx context.Context) {
 func (w *work) change() *user {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	u := w.jobs[slices.Sorted(maps.Keys(w.jobs))[rand.IntN(len(w.jobs))]]
+	changing := slices.DeleteFunc(slices.Sorted(maps.Keys(w.jobs)), func(id fleet.JobID) bool { return w.jobs[id].launched })
+	u := w.jobs[changing[rand.IntN(len(changing))]]
 	switch {
 	case u.comesGoes:
 		u.stopped = !u.stopped
-	case u.id == "rolling":
+	case u.revises:
 		u.revised++
 	default:
 		u.count = 1 + rand.IntN(2*w.s.Edges)
@@ -165,8 +196,32 @@ func (w *work) anyHub() *cluster.Hub {
 }
 
 // settle looks for what was acknowledged, then asks for everything once more until it
-// is acknowledged: what shall run is certain then.
+// is acknowledged: what shall run is certain then. No edge is drained, and nobody waits
+// for anything any more.
 func (w *work) settle(ctx context.Context) error {
+	if err := w.undrain(ctx); err != nil {
+		return err
+	}
+	if err := w.insistAll(ctx); err != nil {
+		return err
+	}
+	if err := w.promoteAll(ctx); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	orphans := w.orphans
+	w.mu.Unlock()
+	if !orphans {
+		return nil
+	}
+	// Also long after: a journal that is damaged may forget that somebody stopped what
+	// no hub knows, and only people can say so again.
+	return cluster.Eventually(ctx, w.s.settleBound, "what a restored cluster does not know is ended", func(ctx context.Context) string {
+		return w.forsaken(ctx)
+	})
+}
+
+func (w *work) insistAll(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.s.mu.Lock()
@@ -181,18 +236,12 @@ func (w *work) settle(ctx context.Context) error {
 				return err
 			}
 		}
+		u.stopped = u.stopped || u.launched
 		if err := w.insist(ctx, u); err != nil {
 			return err
 		}
 	}
-	if !w.orphans {
-		return nil
-	}
-	// Also long after: a journal that is damaged may forget that somebody stopped what
-	// no hub knows, and only people can say so again.
-	return cluster.Eventually(ctx, w.s.settleBound, "what a restored cluster does not know is ended", func(ctx context.Context) string {
-		return w.forsaken(ctx)
-	})
+	return nil
 }
 
 // find checks that the cluster has what it acknowledged.
@@ -223,7 +272,7 @@ func (w *work) insist(ctx context.Context, u *user) error {
 			return err
 		}
 		u.sure = true
-		w.s.wants(u.id, u.count)
+		w.s.wants(u.id, u.running())
 		w.tell(u, spec)
 		return nil
 	}
@@ -240,7 +289,7 @@ func (w *work) insist(ctx context.Context, u *user) error {
 	}
 	// A job that a restored cluster does not know is not stopped there, either.
 	u.sure = false
-	w.s.wants(u.id, 0)
+	w.s.wants(u.id, min(0, u.running()))
 	w.tell(u, w.spec(u))
 	return nil
 }

@@ -101,7 +101,7 @@ type cloned struct {
 const firstBack = 15 * time.Second
 
 func (t *cloned) start(ctx context.Context) (err error) {
-	if t.second, err = t.s.fleet.NewEdge(t.s.cloneName()); err != nil {
+	if t.second, err = t.s.fleet.NewEdge(t.s.cloneName(), t.first.Flags...); err != nil {
 		return err
 	}
 	t.s.expectDown(t.first.Name)

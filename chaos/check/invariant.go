@@ -74,7 +74,7 @@ var invariants = [...]struct{ slug, statement string }{
 	SiteBudget:           {"site-budget", "no plan takes down more at a site than max_unavailable_per_site"},
 	Deferred:             {"deferred", "who is away is deferred: no rollout fails for that, nor ends before wait_for says so"},
 	NoneBetween:          {"none-between", "no version between the one that an edge had and the newest is placed"},
-	LaunchedOnce:         {"launched-once", "a periodic job is launched once for each time, and alone where it asks for that"},
+	LaunchedOnce:         {"launched-once", "a periodic job is launched once for each time, and alone where it asks for that; a dispatch is done once"},
 	DrainsEnd:            {"drains-end", "a drain is over by its deadline, and nothing of the node's is to run there then"},
 	DeploymentsEnd:       {"deployments-end", "every deployment ends"},
 }

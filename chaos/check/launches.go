@@ -7,25 +7,56 @@ import (
 	"skerry/fleet"
 )
 
-// launches judges jobs that are launched by the clock.
+// launches judges jobs that are launched by the clock, or dispatched.
 type launches struct {
-	children map[fleet.JobID]time.Duration // launched, and when
-	terms    map[fleet.JobID]uint64        // of each job's last launch
+	children   map[fleet.JobID]time.Duration // launched, and when
+	terms      map[fleet.JobID]uint64        // of each job's last launch
+	dispatched map[dispatch]child
+}
+
+// dispatch is what somebody asked for, maybe several times.
+type dispatch struct {
+	job   fleet.JobID
+	token string
+}
+
+type child struct {
+	id fleet.JobID
+	at time.Duration
 }
 
 func newLaunches() *launches {
-	return &launches{children: map[fleet.JobID]time.Duration{}, terms: map[fleet.JobID]uint64{}}
+	return &launches{children: map[fleet.JobID]time.Duration{}, terms: map[fleet.JobID]uint64{}, dispatched: map[dispatch]child{}}
 }
 
 func (t *launches) see(s *scene, o *Observation) {
 	if o.Fault.rewinds() { // what was launched since the copy is launched again
 		clear(t.children)
 		clear(t.terms)
+		clear(t.dispatched)
 	}
-	if o.Applied == nil || o.Applied.Effects == nil || o.Applied.Effects.Launched == nil {
+	if o.Applied == nil || o.Applied.Effects == nil {
 		return
 	}
-	l := o.Applied.Effects.Launched
+	if d := o.Applied.Effects.Dispatched; d != nil {
+		t.dispatch(s, *d)
+	}
+	if l := o.Applied.Effects.Launched; l != nil {
+		t.launch(s, o.Applied.Term, l)
+	}
+}
+
+// dispatch judges that what was asked for with the same token is the same child.
+func (t *launches) dispatch(s *scene, d Dispatch) {
+	s.judge(LaunchedOnce)
+	asked := dispatch{d.Job, d.Token}
+	if first, again := t.dispatched[asked]; again && first.id != d.Child {
+		s.broke(LaunchedOnce, string(d.Job), "%s is dispatched with a token that %s was with, at %s", d.Child, first.id, first.at)
+	}
+	t.dispatched[asked] = child{d.Child, s.now}
+}
+
+func (t *launches) launch(s *scene, term uint64, l *Launch) {
 	s.judge(LaunchedOnce)
 	if at, again := t.children[l.Child]; again {
 		s.broke(LaunchedOnce, string(l.Job), "%s is launched again: it was at %s", l.Child, at)
@@ -34,10 +65,10 @@ func (t *launches) see(s *scene, o *Observation) {
 		s.shown(LaunchedOnce, string(l.Job), []string{fmt.Sprint(l.Beside)}, "%s is launched while %d before it are not over, and the job prohibits that",
 			l.Child, len(l.Beside))
 	}
-	if term, before := t.terms[l.Job]; before && term != o.Applied.Term {
+	if last, before := t.terms[l.Job]; before && last != term {
 		s.reach(BranchLaunchedByNext)
 	}
-	t.children[l.Child], t.terms[l.Job] = s.now, o.Applied.Term
+	t.children[l.Child], t.terms[l.Job] = s.now, term
 }
 
 // keptLaunches is how long a launch is remembered: one that comes again comes soon.
@@ -47,6 +78,11 @@ func (t *launches) tick(s *scene) {
 	for id, at := range t.children {
 		if s.now-at > keptLaunches {
 			delete(t.children, id)
+		}
+	}
+	for asked, c := range t.dispatched {
+		if s.now-c.at > keptLaunches {
+			delete(t.dispatched, asked)
 		}
 	}
 }

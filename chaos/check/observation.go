@@ -56,13 +56,15 @@ type Effects struct {
 	// Recorded are the rows of Batches as allocations' histories have them since.
 	Recorded []Recorded `json:",omitempty"`
 
-	Rollouts []Rollout       `json:",omitempty"` // what a plan starts of them
-	Advances []Advance       `json:",omitempty"` // what a plan gives a newer version to
-	Ended    []Ended         `json:",omitempty"` // deployments that succeeded or failed
-	Promoted []Promotion     `json:",omitempty"`
-	Launched *Launch         `json:",omitempty"`
-	Drains   []Drain         `json:",omitempty"` // that begin, change or end
-	Flagged  []fleet.AllocID `json:",omitempty"` // to be stopped and replaced
+	Rollouts []Rollout   `json:",omitempty"` // what a plan starts of them
+	Advances []Advance   `json:",omitempty"` // what a plan gives a newer version to
+	Ended    []Ended     `json:",omitempty"` // deployments that succeeded or failed
+	Promoted []Promotion `json:",omitempty"`
+	Launched *Launch     `json:",omitempty"`
+	// Dispatched is a job that somebody dispatched, or had dispatched before.
+	Dispatched *Dispatch       `json:",omitempty"`
+	Drains     []Drain         `json:",omitempty"` // that begin, change or end
+	Flagged    []fleet.AllocID `json:",omitempty"` // to be stopped and replaced
 }
 
 // Rollout is what a plan does to the rollout of a group's version, and what of it is in
@@ -142,6 +144,13 @@ type Launch struct {
 	Job, Child fleet.JobID
 	Alone      bool          `json:",omitempty"` // the job prohibits overlap
 	Beside     []fleet.JobID `json:",omitempty"` // other children that are not over
+}
+
+// Dispatch is what a dispatch answers with. Its token names it, however often it is asked
+// for.
+type Dispatch struct {
+	Job, Child fleet.JobID
+	Token      string
 }
 
 // Drain is what an entry does to the drain of a node.

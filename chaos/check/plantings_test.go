@@ -293,6 +293,11 @@ func inRollouts() []planting {
 			p.term++
 			p.launch(check.Launch{Child: "job/periodic-300"})
 		}},
+		{"a job is dispatched twice for one token", check.LaunchedOnce, nil, func(p *plant) {
+			for _, child := range []fleet.JobID{"errand/dispatch-1", "errand/dispatch-1", "errand/dispatch-2"} {
+				p.entry("job_dispatch", &check.Effects{Dispatched: &check.Dispatch{Job: "errand", Child: child, Token: "once"}})
+			}
+		}},
 		{"a job is launched beside its last", check.LaunchedOnce, nil, func(p *plant) {
 			p.launch(check.Launch{Child: "job/periodic-300", Alone: true, Beside: []fleet.JobID{"job/periodic-0"}})
 		}},

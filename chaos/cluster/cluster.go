@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,9 +48,11 @@ type Config struct {
 	// have the machine's.
 	Disk func(name, dir string) (*disk.Disk, error)
 	// Clocked is a program with the commands hub and edge, whose wall clocks go by a
-	// file. Members that Clock names run it.
+	// file, and whose hub tells in another one what it applies. Members that Clock names
+	// run it, and with Tells all hubs.
 	Clocked string
 	Clock   func(name string) bool
+	Tells   bool
 	// LocalHTTP has hubs serve HTTP on 127.0.0.1 of their place (namespaces), else
 	// on the address they bind.
 	LocalHTTP bool
@@ -110,6 +113,10 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 	if h.Clock != "" {
 		h.args = append(h.args, "--clock", string(h.Clock))
 	}
+	if c.cfg.Tells {
+		h.binary, h.Told = c.cfg.Clocked, h.Dir+".told"
+		h.args = append(h.args, "--told", h.Told)
+	}
 	if i == 0 {
 		h.first = []string{"--bootstrap"}
 		c.token = filepath.Join(h.Dir, "join-token")
@@ -124,32 +131,33 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 }
 
 func (c *Cluster) addEdge(i int) error {
-	e, err := c.NewEdge(nameOf(c.cfg.EdgeName, "edge", i+1))
+	var flags []string
+	if c.cfg.EdgeFlagsOf != nil {
+		flags = c.cfg.EdgeFlagsOf(i + 1)
+	}
+	e, err := c.NewEdge(nameOf(c.cfg.EdgeName, "edge", i+1), flags...)
 	if err != nil {
 		return err
-	}
-	if c.cfg.EdgeFlagsOf != nil {
-		e.args = append(e.args, c.cfg.EdgeFlagsOf(i+1)...)
 	}
 	c.Edges = append(c.Edges, e)
 	return e.Start()
 }
 
-// NewEdge makes an edge at a place of its own; it is neither started nor among
-// Edges.
-func (c *Cluster) NewEdge(name string) (*Edge, error) {
+// NewEdge makes an edge at a place of its own, with flags of its own; it is neither
+// started nor among Edges.
+func (c *Cluster) NewEdge(name string, flags ...string) (*Edge, error) {
 	place, err := c.cfg.Net.Add(name)
 	if err != nil {
 		return nil, err
 	}
 	hubs, token := c.Joining()
-	e := &Edge{boot: 1}
+	e := &Edge{Flags: flags, boot: 1}
 	c.settle(&e.member, place, c.cfg.EdgeBinary)
 	if err := e.furnish(c.cfg.Disk); err != nil {
 		return nil, err
 	}
 	e.args = append([]string{"--data-dir", e.Dir, "--hub", strings.Join(hubs, ","), "--token-file", token,
-		"--name", name, "--bind", place.Bind}, c.cfg.EdgeFlags...)
+		"--name", name, "--bind", place.Bind}, append(slices.Clone(c.cfg.EdgeFlags), flags...)...)
 	if e.Clock != "" {
 		e.args = append(append([]string{"edge"}, e.args...), "--clock", string(e.Clock))
 	}

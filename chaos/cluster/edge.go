@@ -13,7 +13,8 @@ import (
 // Edge is one edge.
 type Edge struct {
 	member
-	boot int // guarded by mu: number of its boot
+	Flags []string // of its own
+	boot  int      // guarded by mu: number of its boot
 }
 
 // BootEnv names the environment variable that takes the place of the kernel's

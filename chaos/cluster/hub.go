@@ -15,6 +15,7 @@ import (
 type Hub struct {
 	member
 	operator.Hub
+	Told  string   // file in which it tells what it applies; "": it does not
 	first []string // arguments of the first start alone
 	http  string   // address of its HTTP API
 }

@@ -81,6 +81,8 @@ func effectsOf(a consensus.Applied) *check.Effects {
 		e.Promoted = promoted(c, a)
 	case state.PeriodicLaunch:
 		e.Launched = launched(c, a)
+	case state.JobDispatch:
+		e.Dispatched = dispatched(c, a)
 	case state.NodeDrain:
 		e.Drains = drain(c, a)
 	case state.DrainStep:

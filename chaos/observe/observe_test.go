@@ -41,11 +41,12 @@ func (p *pair) apply(c state.Command) *check.Effects {
 			p.tb.Fatalf("apply %T: %v", c, res.Err)
 		}
 		a := observe.Applied(fmt.Sprint("hub-", i+1), consensus.Applied{Index: p.index, Term: 2, Command: c, Result: res, View: s.View()}, p.monitor.Wants(p.index))
-		for _, v := range p.monitor.Observe(check.Observation{At: time.Duration(p.index) * time.Second, Applied: a}) {
-			p.tb.Errorf("%v", v)
-		}
 		if i == 0 {
 			p.seen = a
+			p.told(consensus.Applied{Index: p.index, Term: 2, Command: c, Result: res, View: s.View()})
+		}
+		for _, v := range p.monitor.Observe(check.Observation{At: time.Duration(p.index) * time.Second, Applied: a}) {
+			p.tb.Errorf("%v", v)
 		}
 	}
 	return p.seen.Effects

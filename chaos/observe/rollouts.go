@@ -213,6 +213,14 @@ func launched(c state.PeriodicLaunch, a consensus.Applied) *check.Launch {
 	return l
 }
 
+// dispatched is nil where nothing was, or without a token.
+func dispatched(c state.JobDispatch, a consensus.Applied) *check.Dispatch {
+	if a.Result.Err != nil || a.Result.Child == "" || c.Child == nil || c.Child.DispatchIdempotencyToken == "" {
+		return nil
+	}
+	return &check.Dispatch{Job: c.ID, Child: a.Result.Child, Token: c.Child.DispatchIdempotencyToken}
+}
+
 func drain(c state.NodeDrain, a consensus.Applied) []check.Drain {
 	n, ok := a.View.Node(c.NodeID)
 	if !ok || a.Result.Err != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"skerry/fleet"
 	"skerry/hub/api"
@@ -101,4 +102,11 @@ func (h Hub) Evals(ctx context.Context) ([]fleet.Evaluation, error) {
 	var evals []fleet.Evaluation
 	err := h.Call(ctx, http.MethodGet, "/v1/evaluations?stale&namespace=*", nil, &evals)
 	return evals, err
+}
+
+// Rollouts reads the deployments that go on.
+func (h Hub) Rollouts(ctx context.Context) ([]fleet.Deployment, error) {
+	var all []fleet.Deployment
+	err := h.Call(ctx, http.MethodGet, "/v1/deployments?stale&namespace=*", nil, &all)
+	return slices.DeleteFunc(all, func(d fleet.Deployment) bool { return !d.Active() }), err
 }

@@ -1,25 +1,31 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"skerry/chaos/clock"
+	"skerry/chaos/observe"
 	"skerry/cmd/edged"
 	"skerry/cmd/hubd"
 	"skerry/cmd/settings"
+	"skerry/hub"
 )
 
 // clocked are the daemons as production runs them, but for their wall clock, which
-// goes by a file. Runs start them for machines whose clocks they move.
+// goes by a file, and for what a hub tells of itself in another one. Runs start them for
+// machines whose clocks they move, and for hubs that they watch from within.
 func clocked() []*cobra.Command {
 	var h hubd.Flags
 	hub := &cobra.Command{
-		Use: "hub", Short: "Run a hub whose clock is moved", Args: cobra.NoArgs, Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return h.Run(cmd.Context(), version, cmd.OutOrStdout()) },
+		Use: "hub", Short: "Run a hub whose clock is moved, and that tells what it applies", Args: cobra.NoArgs, Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return telling(cmd, &h) },
 	}
 	h.Add(hub.Flags())
+	hub.Flags().String("told", "", "file in which the hub tells what it applies")
 	withClock(hub, func(f clock.File) { h.Config.Now = f.Now })
 	var e edged.Flags
 	edge := &cobra.Command{
@@ -40,4 +46,29 @@ func withClock(cmd *cobra.Command, set func(clock.File)) {
 		}
 		return settings.Complete(cmd.Flags(), os.Environ())
 	}
+}
+
+// telling runs a hub that tells what it applies, where it is to. One that cannot ends:
+// whoever watches it would take silence for nothing to tell.
+func telling(cmd *cobra.Command, h *hubd.Flags) error {
+	path, err := cmd.Flags().GetString("told")
+	if err != nil || path == "" {
+		return errors.Join(err, h.Run(cmd.Context(), version, cmd.OutOrStdout()))
+	}
+	teller, err := observe.NewTeller(h.Config.Name, path)
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancelCause(cmd.Context())
+	defer end(nil)
+	h.Config.Applied = func(a hub.Applied) {
+		if err := teller.Tell(a); err != nil {
+			end(err)
+		}
+	}
+	err = h.Run(ctx, version, cmd.OutOrStdout())
+	if cause := context.Cause(ctx); cmd.Context().Err() == nil {
+		err = errors.Join(err, cause)
+	}
+	return errors.Join(err, teller.Close())
 }

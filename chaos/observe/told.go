@@ -1,0 +1,134 @@
+package observe
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"skerry/chaos/check"
+	"skerry/fleet"
+	"skerry/hub/consensus"
+)
+
+// A hub in a process of its own tells what it applies in a file, a line an entry: who
+// watches it has what one in its own process would show, however often the hub is killed.
+
+// Teller writes what a hub applies.
+type Teller struct {
+	hub string
+	out *os.File
+}
+
+// NewTeller makes a Teller of a hub that goes on with the file. What a kill cut off there
+// stays a line of its own.
+func NewTeller(hub, path string) (*Teller, error) {
+	out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("tell what hub %s applies: %w", hub, err)
+	}
+	if _, err := out.Write([]byte("\n")); err != nil {
+		return nil, errors.Join(fmt.Errorf("tell what hub %s applies: %w", hub, err), out.Close())
+	}
+	return &Teller{hub: hub, out: out}, nil
+}
+
+// Tell tells of one entry. It is called in the order of entries.
+func (t *Teller) Tell(a consensus.Applied) error {
+	line, err := json.Marshal(Applied(t.hub, a, true))
+	if err != nil {
+		return fmt.Errorf("tell of entry %d: %w", a.Index, err)
+	}
+	if _, err := t.out.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("tell of entry %d: %w", a.Index, err)
+	}
+	return nil
+}
+
+// Close closes the file.
+func (t *Teller) Close() error { return t.out.Close() }
+
+// Bounds of what is read at a time, and of a line.
+const (
+	toldAtOnce = 4 << 20
+	maxTold    = 64 << 20
+)
+
+// errTold is a line that is no entry, and none that a kill cut off.
+var errTold = errors.New("a line is no entry")
+
+// Told reads what a hub tells in a file.
+type Told struct {
+	hub, path string
+	read      int64  // bytes so far
+	rest      []byte // of a line that has no end yet
+}
+
+// NewTold makes a Told that has read nothing.
+func NewTold(hub, path string) *Told { return &Told{hub: hub, path: path} }
+
+// Next reads what was told since the last call, and hands on each entry. Effects are read
+// of those alone that wants asks for.
+func (t *Told) Next(wants func(fleet.Index) bool, each func(*check.Applied)) error {
+	f, err := os.Open(t.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the hub has not applied anything yet
+	}
+	if err != nil {
+		return fmt.Errorf("read what hub %s applies: %w", t.hub, err)
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(io.NewSectionReader(f, t.read, 1<<62), toldAtOnce)
+	for {
+		part, err := in.ReadSlice('\n')
+		t.read += int64(len(part))
+		t.rest = append(t.rest, part...)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil // the rest comes with the next call
+		case len(t.rest) > maxTold:
+			return fmt.Errorf("read what hub %s applies, up to byte %d: a line of over %d bytes", t.hub, t.read, maxTold)
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil:
+			return fmt.Errorf("read what hub %s applies: %w", t.hub, err)
+		}
+		if err := t.line(wants, each); err != nil {
+			return fmt.Errorf("read what hub %s applies, up to byte %d: %w", t.hub, t.read, err)
+		}
+		t.rest = t.rest[:0]
+	}
+}
+
+// line takes one line. Empty is the first one of each start. One that stops in the middle
+// was cut off by a kill: the hub tells of that entry again when it is back.
+func (t *Told) line(wants func(fleet.Index) bool, each func(*check.Applied)) error {
+	text := bytes.TrimSpace(t.rest)
+	if len(text) == 0 {
+		return nil
+	}
+	var told struct {
+		check.Applied
+		Effects json.RawMessage
+	}
+	err := json.Unmarshal(text, &told)
+	if end := new(json.SyntaxError); errors.As(err, &end) && int(end.Offset) >= len(text) {
+		return nil
+	}
+	a := told.Applied
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", errTold, err)
+	case a.Index == 0 || a.Hub != t.hub:
+		return fmt.Errorf("%w of this hub: index %d of hub %q", errTold, a.Index, a.Hub)
+	case wants(a.Index):
+		if err := json.Unmarshal(told.Effects, &a.Effects); err != nil {
+			return fmt.Errorf("%w: its effects: %w", errTold, err)
+		}
+	}
+	each(&a)
+	return nil
+}
