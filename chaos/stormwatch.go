@@ -214,12 +214,10 @@ func (w *watch) edge(ctx context.Context, e *cluster.Edge, before journalSeen) j
 	return now
 }
 
-// observe has something judged and written down. What hubs applied before a fault, or
-// before somebody asked for something, is judged first.
+// observe has something judged and written down. What hubs applied before it was seen is
+// judged first: an edge may have been told of that.
 func (w *watch) observe(o check.Observation) {
-	if o.Fault != nil || o.Process != nil || o.Request != nil {
-		w.entries()
-	}
+	w.entries()
 	w.judge(o)
 }
 

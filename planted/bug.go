@@ -50,6 +50,7 @@ const (
 	AbsentIsHealthy    Bug = "absent-is-healthy"     // what is away counts as if it were healthy
 	AbsentIsFailed     Bug = "absent-is-failed"      // a deployment's deadline runs for what is away
 	OneByOne           Bug = "one-by-one"            // what is behind gets the version after its own, not the newest
+	WindowForgotten    Bug = "window-forgotten"      // an edge begins an update whenever it hears of it
 	NeverComplete      Bug = "never-complete"        // a deployment that has got where it should goes on
 	LaunchNotNoted     Bug = "launch-not-noted"      // that a time was launched is not noted with the launch
 	OverlapForgotten   Bug = "overlap-forgotten"     // a job is launched beside its last child

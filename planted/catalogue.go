@@ -47,6 +47,7 @@ var catalogue = []Entry{
 	{AbsentIsHealthy, "deferred"},
 	{AbsentIsFailed, "deferred"},
 	{OneByOne, "none-between"},
+	{WindowForgotten, "windows"},
 	{NeverComplete, "deployments-end"},
 	{LaunchNotNoted, "launched-once"},
 	{OverlapForgotten, "launched-once"},

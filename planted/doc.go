@@ -58,6 +58,7 @@
 //	absent-is-healthy         deferred
 //	absent-is-failed          deferred
 //	one-by-one                none-between
+//	window-forgotten          windows
 //	never-complete            deployments-end
 //	launch-not-noted          launched-once
 //	overlap-forgotten         launched-once

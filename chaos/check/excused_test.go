@@ -31,6 +31,8 @@ func TestExcused(t *testing.T) {
 			p.entry("drain_step", &check.Effects{Flagged: []fleet.AllocID{"old0", "old1"}})
 			p.plans(check.Rollout{MaxParallel: 1, MaxPerSite: 1, Turns: turns(3, "mall")})
 		}},
+		{"an update begins in its window", nil, func(p *plant) { p.stopInWindow(4 * time.Minute) }},
+		{"an update begins in its window, and takes a while", nil, func(p *plant) { p.stopInWindow(5*time.Minute + 3*time.Second) }},
 		{"canaries that somebody promoted", nil, func(p *plant) {
 			p.see(check.Observation{Request: &check.Request{What: check.AskPromote, Job: "job"}})
 			p.entry("deployment_promote", &check.Effects{Promoted: []check.Promotion{{Deployment: "deployment", Job: "job"}}})

@@ -42,6 +42,7 @@ const (
 	LaunchedOnce         Invariant = 30
 	DrainsEnd            Invariant = 31
 	DeploymentsEnd       Invariant = 32
+	Windows              Invariant = 33
 )
 
 var invariants = [...]struct{ slug, statement string }{
@@ -77,6 +78,7 @@ var invariants = [...]struct{ slug, statement string }{
 	LaunchedOnce:         {"launched-once", "a periodic job is launched once for each time, and alone where it asks for that; a dispatch is done once"},
 	DrainsEnd:            {"drains-end", "a drain is over by its deadline, and nothing of the node's is to run there then"},
 	DeploymentsEnd:       {"deployments-end", "every deployment ends"},
+	Windows:              {"windows", "an edge begins no update outside of its windows, also out of reach"},
 }
 
 // All are the invariants, by number.

@@ -264,6 +264,8 @@ type Task struct {
 	What  string
 	Exit  int  `json:",omitempty"`
 	Fails bool `json:",omitempty"` // it exited with a failure
+	// Wall is the true time of a stop; zero: not known.
+	Wall time.Time `json:",omitzero"`
 }
 
 // Refused is a message or a session that was refused.

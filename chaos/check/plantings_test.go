@@ -229,6 +229,21 @@ func (p *plant) launch(l check.Launch) {
 	p.entry("periodic_launch", &check.Effects{Launched: &l})
 }
 
+// stopInWindow has the edge stop its allocation, which may be in the first five minutes of
+// an hour, so long after a full one.
+func (p *plant) stopInWindow(past time.Duration) {
+	p.allocs[p.id].StopWindows = []fleet.UpdateWindow{{Cron: "0 * * * *", Duration: 5 * time.Minute}}
+	gone := *p.job
+	gone.Stop = true
+	p.see(check.Observation{Job: &gone})
+	p.spoil = func(o *check.Observation) {
+		if o.Task != nil && o.Task.What == check.TaskStopped {
+			o.Task.Wall = time.Date(2030, 1, 1, 10, 0, 0, 0, time.UTC).Add(past)
+		}
+	}
+	p.stop(p.e, p.id)
+}
+
 func (p *plant) drain(d check.Drain) {
 	d.Node = p.e.node
 	p.entry("node_drain", &check.Effects{Drains: []check.Drain{d}})
@@ -300,6 +315,12 @@ func inRollouts() []planting {
 		}},
 		{"a job is launched beside its last", check.LaunchedOnce, nil, func(p *plant) {
 			p.launch(check.Launch{Child: "job/periodic-300", Alone: true, Beside: []fleet.JobID{"job/periodic-0"}})
+		}},
+		{"an edge stops what is to be updated when no window is open", check.Windows, nil, func(p *plant) {
+			p.stopInWindow(30 * time.Minute)
+		}},
+		{"an edge begins to when the window has just closed", check.Windows, nil, func(p *plant) {
+			p.stopInWindow(5*time.Minute + 6*time.Second)
 		}},
 		{"a drain goes on after its deadline", check.DrainsEnd, nil, func(p *plant) {
 			p.drain(check.Drain{Deadline: 30 * time.Second})

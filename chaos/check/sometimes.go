@@ -46,6 +46,7 @@ const (
 	BranchPromoted              Branch = "canary promoted"
 	BranchDrainDeadlined        Branch = "drain ended by its deadline"
 	BranchLaunchedByNext        Branch = "periodic launch after a leader change"
+	BranchWindowAway            Branch = "update begun in its window, out of reach"
 )
 
 // Branches are those that a campaign shall come to. Rows of a session that is over, rows with

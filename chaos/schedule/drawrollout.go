@@ -29,6 +29,22 @@ func (d *drawer) rollouts(rng *rand.Rand) {
 	}
 	d.addJobs()
 	d.drains()
+	d.windows()
+}
+
+// windowStream is of windows, as rolloutStream of what was added before them.
+const windowStream = 0x2a17
+
+// windows has some rollouts keep to windows of updates. One opens often enough for all to
+// be over when the fleet has to be quiet.
+func (d *drawer) windows() {
+	d.rng = rand.New(rand.NewPCG(d.s.Seed, windowStream))
+	for i := range d.s.Jobs {
+		if r := &d.s.Jobs[i].Rollout; *r != (Rollout{}) && d.chance(20) {
+			r.WindowEvery = pick(d.rng, time.Minute, 2*time.Minute)
+			r.WindowFor = d.between(20*time.Second, r.WindowEvery*2/3)
+		}
+	}
 }
 
 // rollout draws how versions come. Canaries stand beside what runs: where each edge has

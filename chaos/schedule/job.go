@@ -70,6 +70,9 @@ func (r Rollout) change(u *fleet.Update) {
 	u.Canary, u.AutoPromote, u.AutoRevert = r.Canary, r.AutoPromote, r.AutoRevert
 	u.MaxUnavailablePerSite = r.MaxPerSite
 	u.WaitFor = orElse(r.WaitFor, u.WaitFor)
+	if spec, ok := cronOf(r.WindowEvery); ok && r.WindowFor > 0 {
+		u.Windows = []fleet.UpdateWindow{{Cron: spec, Duration: r.WindowFor}}
+	}
 }
 
 // cronOf is the cron expression of what happens so often; ok is false where there is

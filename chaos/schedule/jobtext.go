@@ -155,6 +155,8 @@ var jobAttributes = []attribute[Job]{
 	wordAttribute("auto_revert", func(j *Job) *bool { return &j.Rollout.AutoRevert }),
 	countAttribute("max_unavailable_per_site", fleet.JobCountMax, func(j *Job) *int { return &j.Rollout.MaxPerSite }),
 	waitForAttribute,
+	timeAttribute("window_every", func(j *Job) *time.Duration { return &j.Rollout.WindowEvery }),
+	timeAttribute("window_for", func(j *Job) *time.Duration { return &j.Rollout.WindowFor }),
 	timeAttribute("every", func(j *Job) *time.Duration { return &j.Every }),
 	wordAttribute("prohibit_overlap", func(j *Job) *bool { return &j.NoOverlap }),
 	timeAttribute("run_for", func(j *Job) *time.Duration { return &j.Task.RunFor }),

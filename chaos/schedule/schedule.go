@@ -96,6 +96,9 @@ type Rollout struct {
 	AutoRevert  bool
 	MaxPerSite  int    // max_unavailable_per_site
 	WaitFor     string // "": reachable
+	// A window of updates opens so often, counted from full hours, and for so long; 0: it
+	// is always open.
+	WindowEvery, WindowFor time.Duration
 }
 
 // What a task asks for where nothing is said.

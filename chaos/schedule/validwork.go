@@ -78,6 +78,9 @@ func (j Job) checkRollout(ps *Problems, i int) {
 	if _, _, ok := (fleet.Update{WaitFor: r.WaitFor}).WaitShare(); !ok || strings.ContainsFunc(r.WaitFor, isSpace) {
 		ps.add(PartJob, i, "wait_for is reachable, all or a percentage, not %q", r.WaitFor)
 	}
+	if _, opens := cronOf(r.WindowEvery); (r.WindowEvery != 0 || r.WindowFor != 0) && (!opens || r.WindowFor <= 0 || r.WindowFor >= r.WindowEvery) {
+		ps.hint(PartJob, i, "window_every=10m window_for=2m", "a window of updates opens so many times in a minute, an hour or a day, and closes before the next one")
+	}
 	_, regular := cronOf(j.Every)
 	switch {
 	case j.Every == 0 && j.NoOverlap:

@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"skerry/chaos/check"
 	"skerry/chaos/history"
@@ -73,9 +74,13 @@ func (r *run) task(edge string, e sim.Event) {
 	if e.What == sim.Started {
 		r.expect.tell(func(j *schedule.Judge) { j.Started(id.Alloc, id.Task) })
 	}
-	r.see(check.Observation{Task: &check.Task{
+	seen := check.Task{
 		Edge: edge, Alloc: id.Alloc, Task: id.Task, What: what, Exit: e.Exit.Code, Fails: e.What != sim.Started && !e.Exit.Success(),
-	}})
+	}
+	if e.What == sim.Stopped {
+		seen.Wall = time.Now()
+	}
+	r.see(check.Observation{Task: &seen})
 }
 
 func (r *run) refused(o check.Refused) {

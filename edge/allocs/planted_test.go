@@ -22,6 +22,7 @@ func TestPlantedBugsMisbehave(t *testing.T) {
 		{planted.StopByAbsence, deliverAnother},
 		{planted.StopAtLostAfter, loseTheLink},
 		{planted.RebootForgets, reboot},
+		{planted.WindowForgotten, replaceAtNight},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
 			run := func(want bool) {
@@ -49,6 +50,14 @@ func deliverAnother(t *testing.T, n *notebook, f *factory) bool {
 	}
 	synctest.Wait()
 	return !n.States()["a"].Ended()
+}
+
+func replaceAtNight(t *testing.T, n *notebook, f *factory) bool {
+	n.wants["old"] = named("old")
+	s := &slot{T: t, n: n, f: f}
+	s.live()
+	s.replace(night, "new")
+	return !n.States()["old"].Ended()
 }
 
 func loseTheLink(t *testing.T, n *notebook, f *factory) bool {

@@ -8,6 +8,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/cron"
+	"skerry/planted"
 )
 
 // A stop that a newer version is the reason of may come with windows: it begins while one
@@ -76,6 +77,9 @@ func (a *Allocs) wants(ctx context.Context) (map[fleet.AllocID]Want, *held, erro
 // is not known.
 func (a *Allocs) closed(windows []fleet.UpdateWindow) (why string, opens time.Duration) {
 	now, ok := a.cfg.Past.HubNow()
+	if planted.On(planted.WindowForgotten) {
+		return "", 0
+	}
 	if !ok {
 		return "waits for a window, and for a hub to say what the time is", 0
 	}

@@ -1,0 +1,62 @@
+package check
+
+import (
+	"time"
+
+	"skerry/fleet"
+	"skerry/fleet/cron"
+)
+
+// windows judges that what an edge takes down for a newer version it takes down while a
+// window of updates is open, whether it can reach a hub then or not.
+type windows struct {
+	asked map[string]time.Duration // when somebody asked for a stop on an edge
+}
+
+func newWindows() *windows { return &windows{asked: map[string]time.Duration{}} }
+
+func (t *windows) see(s *scene, o *Observation) {
+	switch {
+	case o.Request != nil && o.Request.Edge != "":
+		t.asked[o.Request.Edge] = s.now
+	case o.Task != nil && o.Task.What == TaskStopped && !o.Task.Wall.IsZero() && !s.weather.rewinding():
+		t.stopped(s, o.Task)
+	}
+}
+
+// stopped judges a stop. That it began is a while ago: a task may take its time.
+func (t *windows) stopped(s *scene, task *Task) {
+	f := s.fleet.allocs[task.Alloc]
+	if f == nil || f.stale || !f.alloc.ServerTerminal() || len(f.alloc.StopWindows) == 0 {
+		return
+	}
+	m := s.truth.of(task.Edge)
+	took := f.killTimeout(task.Task) + s.limits.Slack
+	at, asked := t.asked[task.Edge]
+	if _, limited := f.stopAfter(); limited || asked && s.now-at <= keptRequests || s.cloned(m.name) || m.forgetful(s.now-s.limits.Heal) ||
+		s.weather.since(s.now, s.now-took, m.name, EndsTasks) {
+		return
+	}
+	s.judge(Windows)
+	open, next := opening(f.alloc.StopWindows, task.Wall.Add(-took))
+	if !open && (next.IsZero() || next.After(task.Wall)) {
+		s.broke(Windows, task.Edge, "task %s was stopped at %s for a newer version: no window was open since %s, the next one opens at %s",
+			task.Task, task.Wall.UTC().Format(time.TimeOnly), took, next.UTC().Format(time.TimeOnly))
+	}
+	if m.connected < 0 {
+		s.reach(BranchWindowAway)
+	}
+}
+
+// opening is whether one of several windows is open at a time, or when the next one is.
+func opening(of []fleet.UpdateWindow, at time.Time) (open bool, next time.Time) {
+	w, err := cron.Windows(of, "", at)
+	if err != nil { // a hub has taken it for one
+		return true, time.Time{}
+	}
+	return w.Open, w.Next
+}
+
+func (t *windows) tick(*scene) {}
+
+func (t *windows) end(*scene, *Picture) {}
