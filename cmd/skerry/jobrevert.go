@@ -16,13 +16,14 @@ func jobRevert(o *operator) *cobra.Command {
 	var detach bool
 	var prior uint64
 	c := &cobra.Command{
-		Use: "revert ID VERSION", Short: "Go back to an older version of a job", Args: cobra.ExactArgs(2),
+		Use: "revert ID VERSION|TAG", Short: "Go back to an older version of a job", Args: cobra.ExactArgs(2),
 		Long: "Register an older version of a job again, as its newest, and follow it as job run does. Job history\n" +
-			"lists the versions that are kept.",
+			"lists the versions that are kept, and their tags; what is no number is a tag.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			version, err := strconv.ParseUint(args[1], 10, 64)
-			if err != nil {
-				return &console.ExitError{Code: 1, Err: fmt.Errorf("revert job %q: %q is no version: a number, as job history lists them", args[0], args[1])}
+			version, notNumber := strconv.ParseUint(args[1], 10, 64)
+			tag := ""
+			if notNumber != nil {
+				version, tag = 0, args[1]
 			}
 			hub, stub, err := o.job(cmd.Context(), args[0])
 			if err != nil {
@@ -31,8 +32,9 @@ func jobRevert(o *operator) *cobra.Command {
 			req := struct {
 				JobID               fleet.JobID
 				JobVersion          uint64
+				TaggedVersion       string  `json:",omitempty"`
 				EnforcePriorVersion *uint64 `json:",omitempty"`
-			}{JobID: stub.ID, JobVersion: version}
+			}{JobID: stub.ID, JobVersion: version, TaggedVersion: tag}
 			if cmd.Flags().Changed("check-version") {
 				req.EnforcePriorVersion = &prior
 			}
@@ -43,7 +45,7 @@ func jobRevert(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Job %q goes back to what version %d was\n", stub.ID, version)
+			fmt.Fprintf(cmd.OutOrStdout(), "Job %q goes back to what version %s was\n", stub.ID, args[1])
 			if detach || answer.EvalID == "" {
 				return nil
 			}

@@ -34,7 +34,7 @@ func nodeCommand(o *operator) *cobra.Command {
 	}
 	status.Flags().BoolVarP(&verbose, "verbose", "v", false, "show its attributes, too")
 	status.Flags().BoolVar(&stats, "stats", false, "show what the machine uses now, as its edge says; with --json that alone")
-	c.AddCommand(status, nodeDrain(o), nodeEligibility(o), nodePurge(o))
+	c.AddCommand(status, nodeDrain(o), nodeEligibility(o), nodePurge(o), nodePool(o))
 	return c
 }
 

@@ -29,6 +29,7 @@ func operatorCommand(o *operator) *cobra.Command {
 	return group("operator", "Look after the hubs themselves",
 		group("raft", "Show how the hubs agree", raftPeers(o)),
 		group("autopilot", "Show how the hubs are", autopilotHealth(o)),
+		group("scheduler", "Show and change how jobs are scheduled", schedulerGet(o), schedulerSet(o)),
 		group("snapshot", "Save the cluster's state, and look at what was saved", snapshotSave(o), snapshotInspect(o)),
 	)
 }

@@ -11,10 +11,33 @@ import (
 func (a *API) nodeRoutes() {
 	a.mux.HandleFunc("GET /v1/nodes", a.read(a.listNodes))
 	a.mux.HandleFunc("GET /v1/node/{id}", a.read(a.readNode))
-	a.mux.HandleFunc("GET /v1/node/{id}/allocations", a.read(a.nodeAllocs))
-	a.mux.HandleFunc("GET /v1/node/{id}/history", a.read(a.nodeHistory))
+	a.mux.HandleFunc("GET /v1/node/{id}/{what}", a.ofNode(map[string]http.HandlerFunc{
+		"allocations": a.read(a.nodeAllocs), "history": a.read(a.nodeHistory),
+	}))
 	a.mux.HandleFunc("GET /v1/node/pools", a.read(a.listPools))
 	a.put("/v1/node/pools", a.write(a.storePool))
+	a.mux.HandleFunc("DELETE /v1/node/pool/{name}", a.write(a.deletePool))
+	a.mux.HandleFunc("GET /v1/node/pool/{name}/nodes", a.read(a.poolNodes))
+	a.mux.HandleFunc("GET /v1/node/pool/{name}/jobs", a.read(a.poolJobs))
+}
+
+// ofNode serves what there is of a node, and the pool of a name: for the router the two
+// paths are one.
+func (a *API) ofNode(parts map[string]http.HandlerFunc) http.HandlerFunc {
+	pool := a.read(a.readPool)
+	return func(w http.ResponseWriter, r *http.Request) {
+		what := r.PathValue("what")
+		if r.PathValue("id") == "pool" {
+			r.SetPathValue("name", what)
+			pool(w, r)
+			return
+		}
+		if part, ok := parts[what]; ok {
+			part(w, r)
+			return
+		}
+		a.noSuchEndpoint(w, r)
+	}
 }
 
 // NodeStub is a node in a list.

@@ -1,24 +1,28 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 
 	"skerry/fleet"
 	"skerry/hub/state"
 )
 
-// revertRequest names the version that a job goes back to. With EnforcePriorVersion
-// the job has to be at that version now.
+// revertRequest names the version that a job goes back to, by its number or by its
+// tag. With EnforcePriorVersion the job has to be at that version now.
 type revertRequest struct {
 	JobID               fleet.JobID
 	JobVersion          uint64
+	TaggedVersion       string
 	EnforcePriorVersion *uint64
 }
 
 // revertJob registers an older version of a job again, as a new version.
 func (a *API) revertJob(r *http.Request) (any, fleet.Index, error) {
 	var req revertRequest
-	current, older, err := a.versionOf(r, &req, func() (fleet.JobID, uint64) { return req.JobID, req.JobVersion })
+	current, older, err := a.versionOf(r, &req, func() versionName {
+		return versionName{req.JobID, req.JobVersion, req.TaggedVersion}
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -57,7 +61,7 @@ type stableRequest struct {
 
 func (a *API) markStable(r *http.Request) (any, fleet.Index, error) {
 	var req stableRequest
-	job, _, err := a.versionOf(r, &req, func() (fleet.JobID, uint64) { return req.JobID, req.JobVersion })
+	job, _, err := a.versionOf(r, &req, func() versionName { return versionName{id: req.JobID, number: req.JobVersion} })
 	if err != nil {
 		return nil, 0, err
 	}
@@ -70,9 +74,30 @@ func (a *API) markStable(r *http.Request) (any, fleet.Index, error) {
 	return struct{ JobModifyIndex, Index fleet.Index }{res.Modify, res.Index}, res.Index, nil
 }
 
+// versionName is how a request names a version of a job.
+type versionName struct {
+	id     fleet.JobID // "": the one of the path
+	number uint64
+	tag    string // "": by its number
+}
+
+func (n versionName) is(v *fleet.Job) bool {
+	if n.tag != "" {
+		return v.VersionTag != nil && v.VersionTag.Name == n.tag
+	}
+	return v.Version == n.number
+}
+
+func (n versionName) String() string {
+	if n.tag != "" {
+		return fmt.Sprintf("version %q", n.tag)
+	}
+	return fmt.Sprintf("version %d", n.number)
+}
+
 // versionOf reads a request about one version of a job, which says which one that is
 // once it is read: the job as it is now, and that version of it.
-func (a *API) versionOf(r *http.Request, req any, which func() (fleet.JobID, uint64)) (current, version *fleet.Job, err error) {
+func (a *API) versionOf(r *http.Request, req any, which func() versionName) (current, version *fleet.Job, err error) {
 	q, err := parseQuery(r)
 	if err != nil {
 		return nil, nil, err
@@ -80,9 +105,13 @@ func (a *API) versionOf(r *http.Request, req any, which func() (fleet.JobID, uin
 	if err := body(r, req); err != nil {
 		return nil, nil, err
 	}
-	id, number := which()
-	if id != "" && id != jobID(r) {
-		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "read a version of job %q: the body names job %q", jobID(r), id)
+	name := which()
+	switch {
+	case name.id != "" && name.id != jobID(r):
+		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "read a version of job %q: the body names job %q", jobID(r), name.id)
+	case name.tag != "" && name.number != 0:
+		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "read a version of job %q: both a number and a tag are given", jobID(r)).
+			WithHint("give one of them")
 	}
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, nil, err
@@ -92,10 +121,10 @@ func (a *API) versionOf(r *http.Request, req any, which func() (fleet.JobID, uin
 		return nil, nil, err
 	}
 	for _, v := range view.JobVersions(current.Namespace, current.ID) {
-		if v.Version == number {
+		if name.is(v) {
 			return current, v, nil
 		}
 	}
-	return nil, nil, fleet.Errorf(fleet.CodeNotFound, "version %d of job %q is not kept", number, current.ID).
+	return nil, nil, fleet.Errorf(fleet.CodeNotFound, "%s of job %q is not kept", name, current.ID).
 		WithHint("job history lists the versions that are")
 }

@@ -109,3 +109,36 @@ func TestNomadClientReverts(t *testing.T) {
 		mustFail(t, err, "the body names job \"other\"")
 	})
 }
+
+// TestRevertToATag goes back to a version by its name.
+func TestRevertToATag(t *testing.T) {
+	_, srv, c := mustServe(t)
+	for _, count := range []int{1, 2, 3} {
+		job := exampleJob("web")
+		job.TaskGroups[0].Count = &count
+		if _, _, err := c.Jobs().Register(job, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Jobs().TagVersion("web", 1, "golden", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	revert := func(body string) (int, string) { return mustAnswer(t, "POST", srv.URL+"/v1/job/web/revert", body) }
+	if status, said := revert(`{"JobID": "web", "TaggedVersion": "silver"}`); status != 404 || !strings.Contains(said, `version "silver" of job "web" is not kept`) {
+		t.Errorf("%d %s", status, said)
+	}
+	if status, said := revert(`{"JobID": "web", "TaggedVersion": "golden", "JobVersion": 2}`); status != 400 || !strings.Contains(said, "both a number and a tag") {
+		t.Errorf("%d %s", status, said)
+	}
+	if status, said := revert(`{"JobID": "web", "TaggedVersion": "golden"}`); status != 200 || !strings.Contains(said, "EvalID") {
+		t.Errorf("%d %s", status, said)
+	}
+	now, _, err := c.Jobs().Info("web", nil)
+	if err != nil || *now.Version != 3 || *now.TaskGroups[0].Count != 2 || now.VersionTag != nil {
+		t.Errorf("the job is %+v, %v", now, err)
+	}
+	tagged, _, err := c.Jobs().VersionByTag("web", "golden", nil)
+	if err != nil || *tagged.Version != 1 {
+		t.Errorf("the tag names %+v, %v", tagged, err)
+	}
+}

@@ -14,11 +14,10 @@ const all = "*"
 // maxTopics is how many topics a request may name.
 const maxTopics = 256
 
-// topics that there are. Those without events in this release are known all the
-// same, so that a client that asks for them is served.
+// topics that there are.
 var topics = []string{
 	all, state.TopicJob, state.TopicNode, state.TopicDeployment, state.TopicEvaluation, state.TopicAllocation,
-	"Service", "NodePool",
+	state.TopicService, state.TopicPool,
 }
 
 // Request is what a client wants to hear of.
@@ -119,12 +118,14 @@ type Event struct {
 
 // Payload is the object, as the entry left it.
 type Payload struct {
-	Job        *fleet.Job        `json:",omitempty"`
-	Deleted    bool              `json:",omitempty"`
-	Node       *fleet.Node       `json:",omitempty"`
-	Deployment *fleet.Deployment `json:",omitempty"`
-	Evaluation *fleet.Evaluation `json:",omitempty"`
-	Allocation *fleet.Alloc      `json:",omitempty"`
+	Job        *fleet.Job                 `json:",omitempty"`
+	Deleted    bool                       `json:",omitempty"`
+	Node       *fleet.Node                `json:",omitempty"`
+	Deployment *fleet.Deployment          `json:",omitempty"`
+	Evaluation *fleet.Evaluation          `json:",omitempty"`
+	Allocation *fleet.Alloc               `json:",omitempty"`
+	NodePool   *fleet.Pool                `json:",omitempty"`
+	Service    *fleet.ServiceRegistration `json:",omitempty"`
 }
 
 func batch(index fleet.Index, happened []state.Event) Batch {
@@ -134,6 +135,7 @@ func batch(index fleet.Index, happened []state.Event) Batch {
 			Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: index,
 			Payload: Payload{
 				Job: e.Job, Deleted: e.Deleted, Node: e.Node, Deployment: e.Deployment, Evaluation: e.Evaluation, Allocation: e.Allocation,
+				NodePool: e.Pool, Service: e.Service,
 			},
 		})
 	}

@@ -20,6 +20,8 @@ func (t *tx) applyCluster(c Command) Result {
 		return t.hub(c)
 	case Pool:
 		return t.pool(c)
+	case PoolDelete:
+		return t.poolDelete(c)
 	case SchedulerConfig:
 		return t.schedulerConfig(c)
 	case NamespaceStore:

@@ -111,5 +111,6 @@ var commands = map[Kind]reflect.Type{
 	KindJobTag:            reflect.TypeFor[JobTag](),
 	KindJobStable:         reflect.TypeFor[JobStable](),
 	KindNamespaceStore:    reflect.TypeFor[NamespaceStore](),
+	KindPoolDelete:        reflect.TypeFor[PoolDelete](),
 	KindNamespaceDelete:   reflect.TypeFor[NamespaceDelete](),
 }

@@ -82,6 +82,7 @@ func samples() []state.Command {
 		state.NamespaceStore{Namespace: fleet.Namespace{Name: "ships", Description: "at sea", Meta: map[string]string{"by": "me"}, CreateIndex: 1, ModifyIndex: 2,
 			Capabilities: &fleet.NamespaceCapabilities{EnabledTaskDrivers: []string{"sim"}, DisabledTaskDrivers: []string{"raw_exec"}, EnabledNetworkModes: []string{"host"}, DisabledNetworkModes: []string{"bridge"}}}},
 		state.NamespaceDelete{Name: "ships"},
+		state.PoolDelete{Name: "ships"},
 	}
 }
 

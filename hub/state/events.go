@@ -2,6 +2,7 @@ package state
 
 import (
 	"iter"
+	"maps"
 	"slices"
 
 	"skerry/fleet"
@@ -22,6 +23,8 @@ const (
 	TopicDeployment = "Deployment"
 	TopicEvaluation = "Evaluation"
 	TopicAllocation = "Allocation"
+	TopicPool       = "NodePool"
+	TopicService    = "Service"
 )
 
 // Types of events, as Nomad's clients know them.
@@ -40,11 +43,15 @@ const (
 	EventAllocationCreated   = "AllocationCreated"
 	EventAllocationUpdated   = "AllocationUpdated"
 	EventAllocationDesired   = "AllocationUpdateDesiredStatus"
+	EventPoolStored          = "NodePoolUpserted"
+	EventPoolDeleted         = "NodePoolDeleted"
+	EventServiceRegistered   = "ServiceRegistration"
+	EventServiceDeregistered = "ServiceDeregistration"
 )
 
 // Event is what one entry of the log did to one object, which is as the entry left
-// it. Of Job, Node, Deployment, Evaluation and Allocation the one of the topic is
-// set; they are read only. An allocation's job is not in it.
+// it. Of Job, Node, Deployment, Evaluation, Allocation, Pool and Service the one of the
+// topic is set; they are read only. An allocation's job is not in it.
 type Event struct {
 	Topic      string
 	Type       string
@@ -57,6 +64,8 @@ type Event struct {
 	Deployment *fleet.Deployment
 	Evaluation *fleet.Evaluation
 	Allocation *fleet.Alloc
+	Pool       *fleet.Pool
+	Service    *fleet.ServiceRegistration
 }
 
 type (
@@ -84,6 +93,8 @@ func (t *tx) recordEvents() {
 	t.deploymentEvents(row)
 	t.evalEvents(row)
 	t.allocEvents(row)
+	t.poolEvents(row)
+	t.serviceEvents(row)
 	if len(row.events) == 0 {
 		return
 	}
@@ -128,6 +139,17 @@ func changes[R any](w *working[R]) iter.Seq2[string, *R] {
 		slices.Sort(keys)
 		for _, k := range keys {
 			if !yield(k, w.dirty[k]) {
+				return
+			}
+		}
+	}
+}
+
+// inKeyOrder lists a map in the order of its keys.
+func inKeyOrder[V any](m map[string]V) iter.Seq2[string, V] {
+	return func(yield func(string, V) bool) {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			if !yield(k, m[k]) {
 				return
 			}
 		}

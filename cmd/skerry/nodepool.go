@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+func nodePool(o *operator) *cobra.Command {
+	c := &cobra.Command{Use: "pool", Short: "Show, make and delete node pools"}
+	c.AddCommand(poolList(o), poolInfo(o), poolNodes(o), poolJobs(o), poolApply(o), poolDelete(o))
+	return c
+}
+
+func poolPath(name, more string) string { return "/v1/node/pool/" + url.PathEscape(name) + more }
+
+func poolList(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List node pools", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var list []fleet.Pool
+			if err := o.read(cmd, "/v1/node/pools", &list); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), list)
+			}
+			t := console.Table{Heads: []string{"NAME", "DESCRIPTION"}}
+			for _, p := range list {
+				t.Add(p.Name, p.Description)
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}
+
+func poolInfo(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "info NAME", Short: "Show a node pool and its rules", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var p fleet.Pool
+			if err := o.read(cmd, poolPath(args[0], ""), &p); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), p)
+			}
+			t := console.Table{}
+			t.Add("Name", p.Name)
+			t.Add("Description", p.Description)
+			absent := p.DefaultDisconnect
+			if absent == "" {
+				absent = fleet.DisconnectKeep
+			}
+			t.Add("Without a disconnect block", absent)
+			if p.HeartbeatTTL > 0 {
+				t.Add("Heartbeat TTL", p.HeartbeatTTL)
+			}
+			if s := p.SchedulerConfiguration; s != nil && s.SchedulerAlgorithm != "" {
+				t.Add("Scheduler algorithm", s.SchedulerAlgorithm)
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}
+
+func poolNodes(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "nodes NAME", Short: "List the nodes of a pool", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var list []api.NodeStub
+			if err := o.read(cmd, poolPath(args[0], "/nodes"), &list); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), list)
+			}
+			t := console.Table{Heads: []string{"ID", "NAME", "DATACENTER", "CLASS", "ELIGIBLE", "STATUS"}}
+			for _, n := range list {
+				t.Add(fleet.Short(n.ID), n.Name, n.Datacenter, n.NodeClass, n.SchedulingEligibility != fleet.NodeIneligible, n.Status)
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}
+
+func poolJobs(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "jobs NAME", Short: "List the jobs of a pool", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var list []api.JobStub
+			if err := o.read(cmd, poolPath(args[0], "/jobs"), &list); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), list)
+			}
+			t := console.Table{Heads: o.heads("ID", "TYPE", "PRIORITY", "STATUS")}
+			for _, j := range list {
+				t.Add(o.cells(j.Namespace, j.ID, j.Type, j.Priority, j.Status)...)
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}
+
+func poolApply(o *operator) *cobra.Command {
+	var description, disconnect, algorithm string
+	var ttl time.Duration
+	c := &cobra.Command{
+		Use: "apply NAME", Short: "Make a node pool, or change its rules: what is not named stays", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			p := fleet.Pool{Name: args[0]}
+			if _, err := hub.Read(cmd.Context(), poolPath(args[0], ""), nil, &p); err != nil && fleet.CodeOf(err) != fleet.CodeNotFound {
+				return err
+			}
+			flags := cmd.Flags()
+			if flags.Changed("description") {
+				p.Description = description
+			}
+			if flags.Changed("default-disconnect") {
+				p.DefaultDisconnect = disconnect
+			}
+			if flags.Changed("heartbeat-ttl") {
+				p.HeartbeatTTL = ttl
+			}
+			if flags.Changed("scheduler-algorithm") {
+				s := fleet.PoolScheduling{}
+				if p.SchedulerConfiguration != nil {
+					s = *p.SchedulerConfiguration
+				}
+				s.SchedulerAlgorithm = algorithm
+				p.SchedulerConfiguration = &s
+			}
+			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/pools", p, nil); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node pool %q applied\n", p.Name)
+			return err
+		},
+	}
+	c.Flags().StringVar(&description, "description", "", "what it is for")
+	c.Flags().StringVar(&disconnect, "default-disconnect", "", "what absence of a disconnect block means: keep or nomad")
+	c.Flags().StringVar(&algorithm, "scheduler-algorithm", "", "binpack or spread")
+	c.Flags().DurationVar(&ttl, "heartbeat-ttl", 0, "time between two beats; 0: by the size of the fleet")
+	return c
+}
+
+func poolDelete(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAME", Short: "Delete a node pool that no node is in", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			if err := hub.Write(cmd.Context(), http.MethodDelete, poolPath(args[0], ""), nil, nil); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node pool %q deleted\n", args[0])
+			return err
+		},
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+const schedulerPath = "/v1/operator/scheduler/configuration"
+
+func schedulerGet(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "get-config", Short: "Show how jobs are scheduled", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var answer api.SchedulerConfigurationResponse
+			if err := o.read(cmd, schedulerPath, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer.SchedulerConfig)
+			}
+			c := answer.SchedulerConfig
+			t := console.Table{}
+			t.Add("Scheduler algorithm", c.SchedulerAlgorithm)
+			t.Add("Memory oversubscription", c.MemoryOversubscriptionEnabled)
+			t.Add("Reject job registration", c.RejectJobRegistration)
+			t.Add("Preemption for system jobs", c.PreemptionConfig.SystemSchedulerEnabled)
+			t.Add("Preemption for service jobs", c.PreemptionConfig.ServiceSchedulerEnabled)
+			t.Add("Preemption for batch jobs", c.PreemptionConfig.BatchSchedulerEnabled)
+			t.Add("Preemption for sysbatch jobs", c.PreemptionConfig.SysBatchSchedulerEnabled)
+			t.Add("Modify index", answer.Index)
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}
+
+func schedulerSet(o *operator) *cobra.Command {
+	var algorithm string
+	var checkIndex uint64
+	c := &cobra.Command{
+		Use: "set-config", Short: "Change how jobs are scheduled: what is not named stays", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			var now api.SchedulerConfigurationResponse
+			if _, err := hub.Read(cmd.Context(), schedulerPath, nil, &now); err != nil {
+				return err
+			}
+			cfg, index := *now.SchedulerConfig, now.SchedulerConfig.ModifyIndex
+			if cmd.Flags().Changed("check-index") {
+				index = fleet.Index(checkIndex)
+			}
+			if algorithm != "" {
+				cfg.SchedulerAlgorithm = algorithm
+			}
+			for name, into := range switches(&cfg) {
+				if f := cmd.Flag(name); f.Changed {
+					*into, _ = strconv.ParseBool(f.Value.String()) // the flag has checked it
+				}
+			}
+			// What somebody else changed meanwhile is not undone: the index is checked.
+			var answer api.SchedulerSetConfigurationResponse
+			path := fmt.Sprintf("%s?cas=%d", schedulerPath, index)
+			if err := hub.Write(cmd.Context(), http.MethodPut, path, cfg, &answer); err != nil {
+				return err
+			}
+			if !answer.Updated {
+				return fleet.Errorf(fleet.CodeConflict, "set the scheduler configuration: its modify index is not %d", index).
+					WithHint("somebody has changed it: operator scheduler get-config shows it as it is")
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "Scheduler configuration updated")
+			return err
+		},
+	}
+	c.Flags().StringVar(&algorithm, "scheduler-algorithm", "", "binpack or spread")
+	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "only where its modify index is this one")
+	for name, what := range map[string]string{
+		"memory-oversubscription": "whether memory_max of tasks counts", "reject-job-registration": "whether jobs may not be registered",
+		"preempt-service-scheduler": "whether service jobs may evict others", "preempt-batch-scheduler": "whether batch jobs may",
+		"preempt-system-scheduler": "whether system jobs may", "preempt-sysbatch-scheduler": "whether sysbatch jobs may",
+	} {
+		c.Flags().Bool(name, false, what)
+	}
+	return c
+}
+
+// switches are the settings that are on or off, by their flags.
+func switches(c *fleet.SchedulerConfiguration) map[string]*bool {
+	return map[string]*bool{
+		"memory-oversubscription": &c.MemoryOversubscriptionEnabled, "reject-job-registration": &c.RejectJobRegistration,
+		"preempt-service-scheduler": &c.PreemptionConfig.ServiceSchedulerEnabled, "preempt-batch-scheduler": &c.PreemptionConfig.BatchSchedulerEnabled,
+		"preempt-system-scheduler": &c.PreemptionConfig.SystemSchedulerEnabled, "preempt-sysbatch-scheduler": &c.PreemptionConfig.SysBatchSchedulerEnabled,
+	}
+}

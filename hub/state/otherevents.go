@@ -1,0 +1,74 @@
+package state
+
+import (
+	"reflect"
+
+	"skerry/fleet"
+)
+
+func (t *tx) poolEvents(row *eventsRow) {
+	for k, now := range changes(&t.pools) {
+		e := Event{Topic: TopicPool, Type: EventPoolStored, Pool: now}
+		if now == nil {
+			if e.Pool = t.pools.before(t, k); e.Pool == nil {
+				continue
+			}
+			e.Type = EventPoolDeleted
+		}
+		e.Key = e.Pool.Name
+		row.add(256, e)
+	}
+}
+
+// serviceEvents tells what of the catalogue a change of an allocation makes come, go
+// or be somewhere else. That a node is away, and what it offers out of reach, is told
+// of the node.
+func (t *tx) serviceEvents(row *eventsRow) {
+	region := ""
+	if c := t.clusters.at(t, key(tableCluster)); c != nil {
+		region = c.Region
+	}
+	for k, now := range changes(&t.allocs) {
+		old := t.allocs.before(t, k)
+		before, after := t.offered(old, region), t.offered(now, region)
+		for id, r := range inKeyOrder(before) {
+			if _, still := after[id]; !still {
+				row.addService(EventServiceDeregistered, r)
+			}
+		}
+		for id, r := range inKeyOrder(after) {
+			if was, known := before[id]; !known || !sameOffer(was, r) {
+				row.addService(EventServiceRegistered, r)
+			}
+		}
+	}
+}
+
+// offered is what an allocation has in the catalogue, by the ids of registrations.
+func (t *tx) offered(a *allocRow, region string) map[string]fleet.ServiceRegistration {
+	if a == nil || !a.Offers() {
+		return nil
+	}
+	n := t.nodes.at(t, key(string(a.NodeID)))
+	if n == nil {
+		return nil
+	}
+	out := map[string]fleet.ServiceRegistration{}
+	for _, r := range a.Registrations(&n.Node, region) {
+		out[r.ID] = r
+	}
+	return out
+}
+
+// sameOffer reports whether two registrations say the same, but for when they changed.
+func sameOffer(a, b fleet.ServiceRegistration) bool {
+	a.CreateIndex, a.ModifyIndex, b.CreateIndex, b.ModifyIndex = 0, 0, 0, 0
+	return reflect.DeepEqual(a, b)
+}
+
+func (r *eventsRow) addService(kind string, s fleet.ServiceRegistration) {
+	r.add(256, Event{
+		Topic: TopicService, Type: kind, Key: s.ID, Namespace: s.Namespace,
+		FilterKeys: keysOf(string(s.JobID), s.ServiceName), Service: &s,
+	})
+}

@@ -1,0 +1,57 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// PoolDelete removes a node pool's rules: refused (conflict) as long as a node is in
+// it, or a job of it is not dead.
+type PoolDelete struct{ Name string }
+
+const KindPoolDelete Kind = 82
+
+func (PoolDelete) Kind() Kind { return KindPoolDelete }
+
+func (t *tx) poolDelete(c PoolDelete) Result {
+	k := key(c.Name)
+	for _, p := range builtinPools {
+		if p.Name == c.Name {
+			return refused(fleet.CodeInvalid, "delete node pool %s: it always exists", c.Name)
+		}
+	}
+	if t.pools.at(t, k) == nil {
+		return refused(fleet.CodeNotFound, "delete node pool %s: there is no such pool", c.Name)
+	}
+	if users := t.usersOf(c.Name); len(users) > 0 {
+		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete node pool %s: it is in use: %s", c.Name, strings.Join(users, ", ")).
+			WithHint("stop its jobs, and give its nodes another pool or purge them")}
+	}
+	t.pools.remove(k)
+	t.bump(tablePools)
+	return Result{}
+}
+
+// usersOf names some of the nodes and jobs of a pool.
+func (t *tx) usersOf(pool string) []string {
+	var out []string
+	for n := range scan[nodeRow](t.base, tableNodes, indexID, nil) {
+		if n.NodePool == pool {
+			out = append(out, fmt.Sprintf("node %s (%s)", n.Name, n.Status))
+		}
+		if len(out) == keepersShown {
+			return append(out, "…")
+		}
+	}
+	for row := range scan[jobRow](t.base, tableJobs, indexID, nil) {
+		if row.job.NodePool == pool && row.job.Status != fleet.JobStatusDead {
+			out = append(out, fmt.Sprintf("job %s (%s)", row.job.ID, row.job.Status))
+		}
+		if len(out) == keepersShown {
+			return append(out, "…")
+		}
+	}
+	return out
+}
