@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"golang.org/x/term"
 
@@ -27,9 +28,20 @@ type Table struct {
 func (t *Table) Add(cells ...any) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
-		row[i] = strings.ReplaceAll(fmt.Sprint(c), "\n", " ")
+		row[i] = strings.NewReplacer("\n", " ", "\t", " ").Replace(Plain(fmt.Sprint(c)))
 	}
 	t.Rows = append(t.Rows, row)
+}
+
+// Plain makes a text fit for a terminal, which takes some characters for orders: tasks, and
+// what answers their checks, say what they like. New lines and tabs stay.
+func Plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, s)
 }
 
 // Write writes the table, nothing where it has no rows.
@@ -139,9 +151,9 @@ func Fail(w io.Writer, program string, err error) int {
 	var e *fleet.Error
 	if errors.As(err, &e) && e.Hint != "" {
 		message := strings.Replace(err.Error(), " ("+e.Hint+")", "", 1)
-		fmt.Fprintf(w, "%s: %s\n%s  hint: %s\n", program, message, strings.Repeat(" ", len(program)), e.Hint)
+		fmt.Fprintf(w, "%s: %s\n%s  hint: %s\n", program, Plain(message), strings.Repeat(" ", len(program)), Plain(e.Hint))
 		return code
 	}
-	fmt.Fprintf(w, "%s: %s\n", program, err)
+	fmt.Fprintf(w, "%s: %s\n", program, Plain(err.Error()))
 	return code
 }

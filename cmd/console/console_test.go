@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"skerry/cmd/console"
 	"skerry/fleet"
@@ -44,6 +46,25 @@ func TestTable(t *testing.T) {
 	}
 	if want := "A          B\nlong cell  1\nready      two lines\n"; b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
+	}
+}
+
+// What a task says is no order to the terminal that it is shown on.
+func TestControlCharacters(t *testing.T) {
+	const evil = "busy\x1b]0;owned\x07\x1b[2J\u009b1m\xffé"
+	var b strings.Builder
+	table := console.Table{}
+	table.Add("a\tb", evil)
+	if err := table.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	console.Fail(&b, "skerry", errors.New("one\n\ttwo "+evil))
+	console.Fail(&b, "skerry", fleet.Errorf(fleet.CodeInvalid, "%s", evil).WithHint("%s", evil))
+	if strings.ContainsFunc(b.String(), func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) }) || !utf8.ValidString(b.String()) {
+		t.Errorf("a terminal would obey %q", b.String())
+	}
+	if !strings.Contains(b.String(), "a b  busy") || !strings.Contains(b.String(), "one\n\ttwo busy") || !strings.Contains(b.String(), "é") {
+		t.Errorf("got %q", b.String())
 	}
 }
 

@@ -199,7 +199,7 @@ func failure(a api.AllocStub) string {
 	for _, task := range a.TaskStates {
 		for _, e := range slices.Backward(task.Events) {
 			if task.Failed && (e.Type == fleet.TaskDriverFailure || e.Type == fleet.TaskTerminated || e.Type == fleet.TaskSetup) {
-				return strings.TrimSpace(e.Type + ": " + e.DisplayMessage)
+				return console.Plain(strings.TrimSpace(e.Type + ": " + e.DisplayMessage))
 			}
 		}
 	}
