@@ -39,10 +39,11 @@ func (r ServiceRegistration) String() string {
 }
 
 // Offers reports whether an allocation has services in the catalogue, for all that is
-// known of it itself.
+// known of it itself: also while its edge holds its stop back until a window opens, for
+// until then nothing takes its place.
 func (a *Alloc) Offers() bool {
 	runs := a.ClientStatus == ClientRunning || a.ClientStatus == ClientUnknown && a.ReportedStatus == ClientRunning
-	if a.DesiredStatus != DesiredRun || !runs {
+	if a.DesiredStatus != DesiredRun && !a.AwaitsWindow() || !runs {
 		return false
 	}
 	g := a.Group()

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"testing"
+	"time"
 
 	"skerry/fleet"
 )
@@ -64,6 +65,9 @@ func TestWhatIsRegistered(t *testing.T) {
 	}{
 		{"pending", func(a *fleet.Alloc, _ *fleet.Node) { a.ClientStatus = fleet.ClientPending }, nil},
 		{"told to stop", func(a *fleet.Alloc, _ *fleet.Node) { a.DesiredStatus = fleet.DesiredStop }, nil},
+		{"told to stop when a window opens", func(a *fleet.Alloc, _ *fleet.Node) {
+			a.DesiredStatus, a.StopWindows = fleet.DesiredStop, []fleet.UpdateWindow{{Cron: "0 2 * * *", Duration: time.Hour}}
+		}, []string{"shop-dc1 10.0.0.5 20000 reachable", "admin 192.0.2.7 20001 reachable"}},
 		{"ended", func(a *fleet.Alloc, _ *fleet.Node) { a.ClientStatus = fleet.ClientComplete }, nil},
 		{"lost", func(a *fleet.Alloc, _ *fleet.Node) { a.ClientStatus = fleet.ClientLost }, nil},
 		{"its edge is away", func(a *fleet.Alloc, _ *fleet.Node) { a.ClientStatus = fleet.ClientUnknown },
