@@ -40,9 +40,10 @@ func lostAloud(h Hub, e Edge) []Violation {
 		}
 	}
 	missing := map[fleet.AllocID][]fleet.Transition{}
-	for _, row := range e.Before {
-		if len(h.AllocHistory[row.Alloc]) > 0 && !known[happeningOf(row)] {
+	for _, row := range e.Before { // what was damaged twice is in it twice
+		if it := happeningOf(row); len(h.AllocHistory[row.Alloc]) > 0 && !known[it] {
 			missing[row.Alloc] = append(missing[row.Alloc], row)
+			known[it] = true
 		}
 	}
 	var lost []fleet.Transition

@@ -10,7 +10,8 @@ import (
 )
 
 // TestWhatAHubLetGoIsNotLost has rows that the journal no longer holds, and that the
-// hub let go at its own bound, where the edge's clock went back to 1970 in between.
+// hub let go at its own bound, where the edge's clock went back to 1970 in between. The
+// journal was damaged twice, and held them both times.
 func TestWhatAHubLetGoIsNotLost(t *testing.T) {
 	for _, try := range []struct {
 		dropped  uint64
@@ -26,7 +27,7 @@ func TestWhatAHubLetGoIsNotLost(t *testing.T) {
 				Event: &fleet.TaskEvent{Type: fleet.TaskTerminated},
 			})
 		}
-		e.Before, e.Replaced = slices.Concat(old, e.Rows), try.replaced
+		e.Before, e.Replaced = slices.Concat(old, old, e.Rows), try.replaced
 		for i := range p.Hubs {
 			p.Hubs[i].Dropped = map[fleet.AllocID]uint64{alloc: try.dropped}
 		}
