@@ -20,6 +20,7 @@ planted                 <
 fleet/cron              < fleet
 fleet/durable           <
 fleet/jobspec           < fleet
+fleet/logtap            < fleet
 fleet                   <
 reconcile               < fleet
 syncproto/transport     < fleet syncproto

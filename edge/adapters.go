@@ -166,6 +166,8 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		return l.e.checkResults(ctx, req.Alloc)
 	case syncproto.RequestUsage:
 		return l.e.usage(ctx, req.Alloc, req.Task)
+	case syncproto.RequestMonitor:
+		return l.e.monitor(ctx, req)
 	case syncproto.RequestRestart:
 		return nothing(), l.e.allocs.Order(ctx, allocs.Order{
 			Alloc: req.Alloc, Task: req.Task, Everything: req.Everything, Why: "restarted by an operator",

@@ -15,6 +15,7 @@ import (
 	"skerry/edge/local"
 	"skerry/edge/tasklog"
 	"skerry/fleet"
+	"skerry/fleet/logtap"
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )
@@ -268,6 +269,20 @@ func (e *Edge) checkResults(ctx context.Context, id fleet.AllocID) (io.ReadClose
 		return nil, fmt.Errorf("encode how the checks of allocation %s went: %w", fleet.Short(id), err)
 	}
 	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+// monitor answers with what this edge logs, from now on.
+func (e *Edge) monitor(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	level, err := logtap.ParseLevel(req.Level)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := e.tap.Listen(level, req.JSON)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { _ = lines.Close() })
+	return lines, nil
 }
 
 // usage answers what an allocation's tasks use, or what the machine does where none is

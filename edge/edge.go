@@ -20,6 +20,7 @@ import (
 	"skerry/edge/local"
 	"skerry/fleet"
 	"skerry/fleet/cron"
+	"skerry/fleet/logtap"
 	"skerry/syncproto/identity"
 )
 
@@ -36,6 +37,7 @@ type Edge struct {
 	// Set once, by Open.
 	cfg       Config
 	log       *slog.Logger
+	tap       *logtap.Tap // what log says goes through it
 	started   time.Time
 	dir       *datadir.Dir
 	node      fleet.NodeID
@@ -73,7 +75,9 @@ func Open(cfg Config) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Edge{cfg: cfg, log: cfg.Log, started: started, dir: dir, instance: fleet.InstanceID(fleet.NewUUID(nil)), renewals: make(chan struct{}, 1)}
+	tap := logtap.New()
+	cfg.Log = tap.Around(cfg.Log)
+	e := &Edge{cfg: cfg, tap: tap, log: cfg.Log, started: started, dir: dir, instance: fleet.InstanceID(fleet.NewUUID(nil)), renewals: make(chan struct{}, 1)}
 	for _, open := range []func() error{e.openIdentity, e.openJournal, e.openRooms} {
 		if err := open(); err != nil {
 			return nil, errors.Join(err, e.Close())

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/fleet"
+	"skerry/fleet/logtap"
 	"skerry/hub/api"
 	"skerry/hub/broker"
 	"skerry/hub/collector"
@@ -41,6 +42,7 @@ type Hub struct {
 	// Set by Open.
 	cfg      Config
 	log      *slog.Logger
+	tap      *logtap.Tap // what log says goes through it
 	dir      *dataDir
 	creds    credentials
 	own      atomic.Pointer[identity.Identity] // creds.identity, and what renews it

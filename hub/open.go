@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/logtap"
 	"skerry/hub/api"
 	"skerry/hub/broker"
 	"skerry/hub/collector"
@@ -47,6 +48,8 @@ func (h *Hub) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.tap = logtap.New()
+	cfg.Log = h.tap.Around(cfg.Log)
 	h.cfg = cfg
 	h.log = cfg.Log.With("self", cfg.Name)
 	if h.dir, err = openDataDir(cfg.DataDir); err != nil {
@@ -378,7 +381,7 @@ func (h *Hub) openAPI() error {
 	var err error
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: edges{h}, Jobs: jobs{h}, Garbage: h.collector,
-		Metrics: h.metrics(), Drivers: drivers, Debug: h.cfg.Debug, Log: h.log.With("component", "api"),
+		Metrics: h.metrics(), Drivers: drivers, Debug: h.cfg.Debug, Logs: h.tap, Log: h.log.With("component", "api"),
 	})
 	return err
 }

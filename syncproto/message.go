@@ -270,6 +270,9 @@ type Request struct {
 
 	Command []string `cbor:"12,keyasint,omitempty"` // to run where the task runs
 	TTY     bool     `cbor:"13,keyasint,omitempty"` // on a terminal of its own
+
+	Level string `cbor:"14,keyasint,omitempty"` // of logs
+	JSON  bool   `cbor:"15,keyasint,omitempty"` // logs as JSON
 }
 
 // Kinds of Request: a task's output, what lies in an allocation's folder (a list
@@ -291,6 +294,9 @@ const (
 	// RequestUsage asks what an allocation's tasks use (Task: one of them), or without
 	// an allocation what the machine does: JSON.
 	RequestUsage = "usage"
+	// RequestMonitor asks for what the edge itself logs, from now on, until the hub
+	// closes the stream: lines at a Level, as text or JSON.
+	RequestMonitor = "monitor"
 )
 
 // MaxExecData is how much of what a command reads or writes one frame carries.

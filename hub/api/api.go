@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"skerry/fleet"
+	"skerry/fleet/logtap"
 	"skerry/hub/events"
 	"skerry/hub/state"
 	"skerry/syncproto"
@@ -130,7 +131,8 @@ type Config struct {
 	Drivers []string // that a job may name
 	Now     func() time.Time
 	NewID   func() string
-	Debug   bool // serve /debug/pprof, to clients on this machine alone
+	Logs    *logtap.Tap // what this hub logs goes through it; nil: nothing is heard
+	Debug   bool        // serve /debug/pprof, to clients on this machine alone
 	Log     *slog.Logger
 }
 
@@ -154,6 +156,9 @@ func New(cfg Config) (*API, error) {
 	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = prometheus.NewRegistry()
+	}
+	if cfg.Logs == nil {
+		cfg.Logs = logtap.New()
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

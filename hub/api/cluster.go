@@ -13,6 +13,7 @@ func (a *API) clusterRoutes() {
 	a.mux.HandleFunc("GET /v1/agent/self", a.agentSelf)
 	a.mux.HandleFunc("GET /v1/agent/members", a.agentMembers)
 	a.mux.HandleFunc("GET /v1/agent/health", a.agentHealth)
+	a.mux.HandleFunc("GET /v1/agent/monitor", a.monitor)
 	a.mux.HandleFunc("GET /v1/regions", a.regions)
 	a.mux.HandleFunc("GET /v1/fleet/status", a.read(a.fleetStatus))
 }

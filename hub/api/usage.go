@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"skerry/fleet"
+	"skerry/hub/state"
 	"skerry/syncproto"
 )
 
@@ -59,14 +60,22 @@ func (a *API) nodeUsage(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, err
 	}
 	v := a.cfg.State.View()
-	n, ok := v.Node(id)
-	switch {
-	case !ok:
-		return nil, v.Index(), fleet.Errorf(fleet.CodeNotFound, "node %q not found", id)
-	case n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown:
-		return nil, v.Index(), fleet.Errorf(fleet.CodeUnavailable, "measure node %s: it is %s", n.Name, n.Status).
-			WithHint("ask again when it is back")
+	if err := nodeReachable(v, id, "measure"); err != nil {
+		return nil, v.Index(), err
 	}
 	answer, err := a.ask(r, id, syncproto.Request{Kind: syncproto.RequestUsage})
 	return answer, v.Index(), err
+}
+
+// nodeReachable says why a node cannot be asked anything.
+func nodeReachable(v *state.View, id fleet.NodeID, verb string) error {
+	n, ok := v.Node(id)
+	switch {
+	case !ok:
+		return fleet.Errorf(fleet.CodeNotFound, "node %q not found", id)
+	case n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown:
+		return fleet.Errorf(fleet.CodeUnavailable, "%s node %s: it is %s", verb, n.Name, n.Status).
+			WithHint("ask again when it is back")
+	}
+	return nil
 }

@@ -1,0 +1,222 @@
+// Package logtap lets people listen to what a daemon logs, while it logs it, at a
+// level of their own. hub.Open and edge.Open put a Tap around the logger that they are
+// given; the HTTP API and an edge's link hand listeners out.
+//
+// Logging never waits for a listener: each has a bounded queue, and a line that finds
+// it full is left out, counted, and told of. Where nobody listens a record costs one
+// atomic load more than before. It starts no goroutine and persists nothing.
+package logtap
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"skerry/fleet"
+)
+
+// Bounds of what listeners cost.
+const (
+	// MaxListeners is how many a daemon has at a time.
+	MaxListeners = 16
+	// queued is how many lines wait for a listener.
+	queued = 512
+	// maxLine is how much of a line is kept, in bytes.
+	maxLine = 16 << 10
+)
+
+// quiet is a level that nothing is logged at.
+const quiet = slog.Level(1 << 16)
+
+// ParseLevel reads the name of a level, "" being info. "trace", which nothing here
+// logs at, is debug.
+func ParseLevel(name string) (slog.Level, error) {
+	switch strings.ToLower(name) {
+	case "":
+		return slog.LevelInfo, nil
+	case "trace":
+		return slog.LevelDebug, nil
+	case "debug", "info", "warn", "error":
+		var l slog.Level
+		return l, l.UnmarshalText([]byte(name))
+	}
+	return 0, fleet.Errorf(fleet.CodeInvalid, "log level %q is not known", name).WithHint("it is debug, info, warn or error")
+}
+
+// Tap is what a daemon's logs go through.
+type Tap struct {
+	// least is the lowest level that somebody listens at.
+	least atomic.Int64
+
+	mu        sync.Mutex
+	listeners []*Listener
+	line      bytes.Buffer // of the record that is being told
+}
+
+// New makes a Tap.
+func New() *Tap {
+	t := &Tap{}
+	t.least.Store(int64(quiet))
+	return t
+}
+
+// Around makes a logger that logs as log does, and tells listeners.
+func (t *Tap) Around(log *slog.Logger) *slog.Logger {
+	all := &slog.HandlerOptions{Level: slog.LevelDebug}
+	return slog.New(handler{
+		tap: t, inner: log.Handler(), text: slog.NewTextHandler(&t.line, all), json: slog.NewJSONHandler(&t.line, all),
+	})
+}
+
+// Listen begins to listen, until the listener is closed.
+func (t *Tap) Listen(level slog.Level, asJSON bool) (*Listener, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.listeners) >= MaxListeners {
+		return nil, fleet.Errorf(fleet.CodeUnavailable, "listen to logs: %d clients do so already", MaxListeners).
+			WithHint("try again later")
+	}
+	l := &Listener{tap: t, level: level, json: asJSON, lines: make(chan []byte, queued), gone: make(chan struct{})}
+	t.listeners = append(t.listeners, l)
+	t.settle()
+	return l, nil
+}
+
+// settle notes the lowest level that somebody listens at.
+func (t *Tap) settle() {
+	least := quiet
+	for _, l := range t.listeners {
+		least = min(least, l.level)
+	}
+	t.least.Store(int64(least))
+}
+
+// handler is a slog.Handler that tells listeners, too. text and json write into the
+// tap's line, with what WithAttrs and WithGroup added.
+type handler struct {
+	tap               *Tap
+	inner, text, json slog.Handler
+}
+
+func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return int64(level) >= h.tap.least.Load() || h.inner.Enabled(ctx, level)
+}
+
+func (h handler) Handle(ctx context.Context, r slog.Record) error {
+	if int64(r.Level) >= h.tap.least.Load() {
+		h.tell(ctx, r)
+	}
+	if !h.inner.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return h.inner.Handle(ctx, r)
+}
+
+func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return handler{h.tap, h.inner.WithAttrs(attrs), h.text.WithAttrs(attrs), h.json.WithAttrs(attrs)}
+}
+
+func (h handler) WithGroup(name string) slog.Handler {
+	return handler{h.tap, h.inner.WithGroup(name), h.text.WithGroup(name), h.json.WithGroup(name)}
+}
+
+// tell gives a record to those who listen at its level.
+func (h handler) tell(ctx context.Context, r slog.Record) {
+	t := h.tap
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var text, asJSON []byte
+	for _, l := range t.listeners {
+		if r.Level < l.level {
+			continue
+		}
+		line, format := &text, h.text
+		if l.json {
+			line, format = &asJSON, h.json
+		}
+		if *line == nil {
+			*line = t.written(ctx, format, r)
+		}
+		select {
+		case l.lines <- *line:
+		default:
+			l.dropped.Add(1)
+		}
+	}
+}
+
+// written formats a record; mu is held.
+func (t *Tap) written(ctx context.Context, format slog.Handler, r slog.Record) []byte {
+	t.line.Reset()
+	if err := format.Handle(ctx, r); err != nil {
+		return []byte(fmt.Sprintf("a line that cannot be written: %v\n", err))
+	}
+	line := bytes.Clone(t.line.Bytes())
+	if len(line) > maxLine {
+		line = append(line[:maxLine:maxLine], "…\n"...)
+	}
+	return line
+}
+
+// Listener hears what is logged, line by line. Read belongs to one goroutine.
+type Listener struct {
+	tap     *Tap
+	level   slog.Level
+	json    bool
+	lines   chan []byte
+	dropped atomic.Uint64
+	gone    chan struct{}
+	closing sync.Once
+	rest    []byte // of a line that did not fit into what Read was given
+}
+
+// Read waits for a line, or as much of it as fits. It is io.EOF when the listener is
+// closed.
+func (l *Listener) Read(p []byte) (int, error) {
+	if len(l.rest) == 0 {
+		select {
+		case <-l.gone:
+			return 0, io.EOF
+		case line := <-l.lines:
+			l.rest = append(l.missed(), line...)
+		}
+	}
+	n := copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+// missed is a line about those that were left out, or nothing.
+func (l *Listener) missed() []byte {
+	n := l.dropped.Swap(0)
+	switch {
+	case n == 0:
+		return nil
+	case l.json:
+		return fmt.Appendf(nil, "{\"level\":\"WARN\",\"msg\":\"lines left out\",\"lines\":%d}\n", n)
+	}
+	return fmt.Appendf(nil, "level=WARN msg=\"lines left out\" lines=%d\n", n)
+}
+
+// Close ends the listener, and a Read that waits.
+func (l *Listener) Close() error {
+	l.closing.Do(func() {
+		t := l.tap
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for i, other := range t.listeners {
+			if other == l {
+				t.listeners = append(t.listeners[:i:i], t.listeners[i+1:]...)
+				break
+			}
+		}
+		t.settle()
+		close(l.gone)
+	})
+	return nil
+}

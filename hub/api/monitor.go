@@ -1,0 +1,88 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+
+	"skerry/fleet"
+	"skerry/fleet/logtap"
+	"skerry/syncproto"
+)
+
+// monitor streams what this hub logs, or a node, from now on: as JSON frames, or with
+// plain=true as it is.
+func (a *API) monitor(w http.ResponseWriter, r *http.Request) {
+	lines, err := a.listen(r)
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	defer lines.Close()
+	stop := context.AfterFunc(r.Context(), func() { _ = lines.Close() })
+	defer stop()
+	frames := json.NewEncoder(w)
+	emit := func(b []byte) error { return frames.Encode(StreamFrame{Data: b}) }
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Query().Get("plain") == "true" {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		emit = func(b []byte) error { _, err := w.Write(b); return err }
+	}
+	if err := pump(lines, http.NewResponseController(w), emit); err != nil {
+		a.cfg.Log.Debug("log stream ended", "client", r.RemoteAddr, "error", err)
+	}
+}
+
+// listen begins to hear what a request asks for.
+func (a *API) listen(r *http.Request) (io.ReadCloser, error) {
+	p := r.URL.Query()
+	level, err := logtap.ParseLevel(p.Get("log_level"))
+	if err != nil {
+		return nil, err
+	}
+	asJSON := false
+	if s := p.Get("log_json"); s != "" {
+		if asJSON, err = strconv.ParseBool(s); err != nil {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "read the parameter log_json: %q is neither true nor false", s)
+		}
+	}
+	node, server := p.Get("node_id"), p.Get("server_id")
+	switch {
+	case node != "" && server != "":
+		return nil, fleet.Errorf(fleet.CodeInvalid, "monitor: both node_id and server_id are given").WithHint("give one of them")
+	case node != "":
+		return a.listenTo(r, fleet.NodeID(node), syncproto.Request{Kind: syncproto.RequestMonitor, Level: level.String(), JSON: asJSON})
+	case server == "leader":
+		leader, known := a.cfg.Cluster.Leader()
+		if !known {
+			return nil, fleet.Errorf(fleet.CodeUnavailable, "no cluster leader")
+		}
+		server = string(leader)
+	}
+	if self := a.cfg.Cluster.Self().ID; server != "" && server != string(self) {
+		return nil, a.elsewhere(fleet.HubID(server))
+	}
+	return a.cfg.Logs.Listen(level, asJSON)
+}
+
+// elsewhere says that a hub has to be asked itself.
+func (a *API) elsewhere(id fleet.HubID) error {
+	hub, ok := a.cfg.State.View().Hub(id)
+	if !ok {
+		return fleet.Errorf(fleet.CodeNotFound, "monitor: there is no hub %q", id)
+	}
+	return fleet.Errorf(fleet.CodeUnsupported, "monitor hub %s: a hub streams its own logs alone", id).
+		WithHint("ask it itself, at http://%s", hub.HTTP)
+}
+
+func (a *API) listenTo(r *http.Request, id fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, err
+	}
+	if err := nodeReachable(a.cfg.State.View(), id, "monitor"); err != nil {
+		return nil, err
+	}
+	return a.cfg.Edges.Logs(r.Context(), id, req)
+}
