@@ -236,6 +236,8 @@ type site struct {
 	holdings  []fleet.AllocID
 	restated  int
 	hungUp    int // talks that ended before they were over
+
+	hang chan struct{} // a talk of the command "hang" ends when that is closed, and not before
 }
 
 func (s *site) Describe() ([]byte, fleet.Node) {
@@ -300,6 +302,10 @@ func (s *site) hangUps() int {
 
 // Exec says what it is told, until that is "end".
 func (s *site) Exec(_ context.Context, req syncproto.Request, talk link.Talk) {
+	if req.Command[0] == "hang" {
+		<-s.hang
+		return
+	}
 	in, out := syncproto.NewReader(talk), syncproto.NewWriter(talk)
 	for {
 		m, err := in.Read()

@@ -13,8 +13,9 @@
 //
 // Run's goroutine owns all state. Beside it run, for each session, a reader and a
 // writer per stream, one that takes the hub's streams, and while a connection is
-// sought one dialer with a goroutine for each hub. All of them have ended when Run
-// returns.
+// sought one dialer with a goroutine for each hub. What a hub asks for has a goroutine,
+// too, which is told to end with its session, and not waited for until Run ends: a disk
+// that hangs keeps no link from coming back. All of them have ended when Run returns.
 //
 // The link persists only what a Remembered holds, through Memory, and a row for
 // each loss and return of the link. It decides nothing about allocations, and
@@ -29,6 +30,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"skerry/fleet"
@@ -174,6 +176,11 @@ type Link struct {
 	seeking *search       // a dialer at work, or nil
 
 	board board
+
+	// What hubs ask for, of all sessions: those that are served, those of them that last.
+	serving  sync.WaitGroup
+	requests chan struct{}
+	follows  chan struct{}
 }
 
 // New makes a Link. It touches neither disk nor network.
@@ -213,6 +220,8 @@ func New(cfg Config) (*Link, error) {
 		cfg: cfg, log: cfg.Log, start: start,
 		nudges: make(chan struct{}, 1),
 		pause:  newPause(cfg.BackoffCap),
+
+		requests: make(chan struct{}, maxRequests), follows: make(chan struct{}, maxFollowed),
 	}
 	l.board.status = Status{Hubs: knownHubs(nil, cfg.Hubs)}
 	return l, nil
@@ -241,6 +250,7 @@ func (l *Link) Run(ctx context.Context) error {
 		s.Fenced, s.WentBack, s.Session = mem.Fenced, mem.WentBack, mem.Session
 		s.Hubs = knownHubs(mem.Hubs, l.cfg.Hubs)
 	})
+	defer l.serving.Wait()
 	defer l.stopSeeking()
 	for {
 		f, err := l.connection(ctx)

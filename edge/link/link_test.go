@@ -362,3 +362,30 @@ func TestRequests(t *testing.T) {
 		}
 	})
 }
+
+// A command that cannot be ended, as one that waits for a disk that hangs, keeps no link
+// from coming back.
+func TestTheLinkReturnsWhileACommandHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hub(hubAddr)
+		w.site.hang = make(chan struct{})
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		stream, err := h.conn().Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := syncproto.NewWriter(stream).Write(syncproto.Request{Kind: syncproto.RequestExec, Alloc: "a1", Command: []string{"hang"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := syncproto.NewReader(stream).Read(); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.conn().CloseWith(fleet.Errorf(fleet.CodeUnavailable, "going away")); err != nil {
+			t.Fatal(err)
+		}
+		w.until(time.Minute, "connect again", func() bool { return len(w.cluster.seen().hellos) == 2 && w.connected() })
+		close(w.site.hang)
+	})
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"skerry/fleet"
@@ -60,19 +59,16 @@ const (
 
 // serve takes streams that the hub opens, until the connection ends.
 func (s *session) serve(ctx context.Context) {
-	free, follow := make(chan struct{}, maxRequests), make(chan struct{}, maxFollowed)
-	var serving sync.WaitGroup
-	defer serving.Wait()
 	for {
 		stream, err := s.f.conn.Accept(ctx)
 		if err != nil {
 			return // the readers of the session's own streams say why
 		}
 		select {
-		case free <- struct{}{}:
-			serving.Go(func() {
-				defer func() { <-free }()
-				s.answer(ctx, stream, follow)
+		case s.requests <- struct{}{}:
+			s.serving.Go(func() {
+				defer func() { <-s.requests }()
+				s.answer(ctx, stream)
 			})
 		default:
 			stream.Abort()
@@ -81,8 +77,8 @@ func (s *session) serve(ctx context.Context) {
 }
 
 // answer serves one request: a Reply, then the output until it ends or the hub
-// has had enough. One that lasts takes a place in follow.
-func (s *session) answer(ctx context.Context, stream *transport.Stream, follow chan struct{}) {
+// has had enough.
+func (s *session) answer(ctx context.Context, stream *transport.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	unwanted := context.AfterFunc(stream.Writing(), cancel)
@@ -93,8 +89,8 @@ func (s *session) answer(ctx context.Context, stream *transport.Stream, follow c
 	req, err := s.request(stream, frames)
 	if err == nil && (req.Follow || req.Kind == syncproto.RequestExec) {
 		select {
-		case follow <- struct{}{}:
-			defer func() { <-follow }()
+		case s.follows <- struct{}{}:
+			defer func() { <-s.follows }()
 		default:
 			err = fleet.Errorf(fleet.CodeUnavailable, "this edge runs commands for, or has its output followed by, %d others", maxFollowed).
 				WithHint("end one of them, then try again")
