@@ -275,6 +275,11 @@ type Request struct {
 	JSON  bool   `cbor:"15,keyasint,omitempty"` // logs as JSON
 }
 
+// Lasts reports whether what follows the Reply goes on until somebody has had enough.
+func (r Request) Lasts() bool {
+	return r.Follow || r.Kind == RequestExec || r.Kind == RequestMonitor
+}
+
 // Kinds of Request: a task's output, what lies in an allocation's folder (a list
 // and a description are JSON), how its checks went (JSON), what is used (JSON), and what is done to one task, or to all that run
 // where Task is "": nothing follows the Reply then.

@@ -282,11 +282,11 @@ func (s *site) restatements() int {
 
 func (s *site) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	switch {
-	case req.Kind != syncproto.RequestLogs:
+	case req.Kind != syncproto.RequestLogs && req.Kind != syncproto.RequestMonitor:
 		return nil, fleet.Errorf(fleet.CodeUnsupported, "no %s here", req.Kind)
-	case req.Alloc != "a1":
+	case req.Kind == syncproto.RequestLogs && req.Alloc != "a1":
 		return nil, fleet.Errorf(fleet.CodeNotFound, "no allocation %s", req.Alloc)
-	case req.Follow:
+	case req.Lasts():
 		r, w := io.Pipe()
 		context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
 		return r, nil

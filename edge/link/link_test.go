@@ -346,8 +346,11 @@ func TestRequests(t *testing.T) {
 		}
 		for i := range 20 { // who follows keeps nobody from asking
 			req := exec
-			if i%2 == 0 {
+			switch i % 3 {
+			case 0:
 				req = syncproto.Request{Kind: syncproto.RequestLogs, Alloc: "a1", Follow: true}
+			case 1:
+				req = syncproto.Request{Kind: syncproto.RequestMonitor}
 			}
 			_, _, reply := ask(req)
 			if refused := reply.Error != nil && reply.Error.Code == fleet.CodeUnavailable; refused != (i >= 16) {

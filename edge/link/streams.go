@@ -87,12 +87,12 @@ func (s *session) answer(ctx context.Context, stream *transport.Stream) {
 	stream.Bulk()
 	frames := syncproto.NewReader(stream)
 	req, err := s.request(stream, frames)
-	if err == nil && (req.Follow || req.Kind == syncproto.RequestExec) {
+	if err == nil && req.Lasts() {
 		select {
 		case s.follows <- struct{}{}:
 			defer func() { <-s.follows }()
 		default:
-			err = fleet.Errorf(fleet.CodeUnavailable, "this edge runs commands for, or has its output followed by, %d others", maxFollowed).
+			err = fleet.Errorf(fleet.CodeUnavailable, "this edge runs commands for, or is followed by, %d others", maxFollowed).
 				WithHint("end one of them, then try again")
 		}
 	}
