@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -77,7 +78,7 @@ func (f *execFlags) run(cmd *cobra.Command, hub *client.Client, id fleet.AllocID
 	defer cancel()
 	x := fleet.Exec{Stdin: io.NopCloser(io.MultiReader()), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
 	in := cmd.InOrStdin()
-	left := false
+	var left atomic.Bool // what is typed may be read on when the command has ended
 	if f.interactive {
 		x.Stdin = io.NopCloser(in)
 	}
@@ -89,13 +90,13 @@ func (f *execFlags) run(cmd *cobra.Command, hub *client.Client, id fleet.AllocID
 		defer restore()
 		x.Sizes = sizes
 		if leave != 0 {
-			x.Stdin = io.NopCloser(&escapes{from: in, char: leave, leave: func() { left = true; cancel() }})
+			x.Stdin = io.NopCloser(&escapes{from: in, char: leave, leave: func() { left.Store(true); cancel() }})
 		}
 	}
 	q := url.Values{"task": {f.task}, "tty": {strconv.FormatBool(f.tty)}, "command": {string(text)}}
 	code, err := hub.Exec(ctx, "/v1/client/allocation/"+string(id)+"/exec", q, x)
 	switch {
-	case left && errors.Is(err, context.Canceled):
+	case left.Load() && errors.Is(err, context.Canceled):
 		return nil
 	case err != nil:
 		return err
