@@ -161,6 +161,8 @@ func mustServeOperators(t *testing.T, client *nomad.Client, alloc *nomad.Allocat
 	}
 	mustRunCommands(t, client, alloc)
 	mustMeasure(t, client, alloc)
+	mustArrange(t, client)
+	mustHear(t, client, alloc)
 	raft, err := client.Operator().RaftGetConfiguration(nil)
 	if err != nil || len(raft.Servers) != 3 {
 		t.Fatalf("raft configuration: %+v, %v", raft, err)
@@ -192,6 +194,75 @@ func mustMeasure(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
 	host, err := client.Nodes().Stats(alloc.NodeID, nil)
 	if err != nil || host.Memory.Used == 0 || len(host.CPU) == 0 || host.AllocDirStats.Size == 0 || host.Uptime == 0 {
 		t.Fatalf("the node uses %+v, %v", host, err)
+	}
+}
+
+// mustArrange makes a namespace and a node pool, changes how jobs are scheduled, and
+// undoes it all. A hub that follows answers what it has just passed on.
+func mustArrange(t *testing.T, client *nomad.Client) {
+	t.Helper()
+	if _, err := client.Namespaces().Register(&nomad.Namespace{Name: "ships"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	boat := nomad.NewServiceJob("boat", "boat", "global", 50).AddDatacenter("nowhere").
+		AddTaskGroup(nomad.NewTaskGroup("g", 1).AddTask(nomad.NewTask("main", "raw_exec").SetConfig("command", "/bin/true")))
+	ships := "ships"
+	boat.Namespace = &ships
+	if _, _, err := client.Jobs().Register(boat, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Namespaces().Delete("ships", nil); err == nil || !strings.Contains(err.Error(), "job boat") {
+		t.Fatalf("a namespace in use was deleted: %v", err)
+	}
+	if _, _, err := client.Jobs().Deregister("boat", true, &nomad.WriteOptions{Namespace: "ships"}); err != nil {
+		t.Fatal(err)
+	}
+	mustBecome(t, "the namespace is deleted", func() (string, error) {
+		_, err := client.Namespaces().Delete("ships", nil)
+		return "", err
+	})
+	if _, err := client.NodePools().Register(&nomad.NodePool{Name: "farms"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if nodes, _, err := client.NodePools().ListNodes("default", nil); err != nil || len(nodes) != 2 {
+		t.Fatalf("%d nodes in the default pool, %v", len(nodes), err)
+	}
+	if _, err := client.NodePools().Delete("farms", nil); err != nil {
+		t.Fatal(err)
+	}
+	before, _, err := client.Operator().SchedulerGetConfiguration(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := *before.SchedulerConfig
+	set.SchedulerAlgorithm = nomad.SchedulerAlgorithmSpread
+	for _, c := range []*nomad.SchedulerConfiguration{&set, before.SchedulerConfig} {
+		if res, _, err := client.Operator().SchedulerSetConfiguration(c, nil); err != nil || !res.Updated {
+			t.Fatalf("set the scheduler: %+v, %v", res, err)
+		}
+	}
+}
+
+// mustHear listens to what the hub and the allocation's node log: the first thing is
+// that somebody listens.
+func mustHear(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, node := range []string{"", alloc.NodeID} {
+		q := &nomad.QueryOptions{Params: map[string]string{"log_level": "debug", "node_id": node}}
+		lines, errs := client.Agent().Monitor(nil, q.WithContext(ctx))
+		heard := ""
+		for !strings.Contains(heard, "logs are listened to") {
+			select {
+			case line := <-lines:
+				if line != nil {
+					heard += string(line.Data)
+				}
+			case err := <-errs:
+				t.Fatalf("of node %q is heard %q: %v", node, heard, err)
+			}
+		}
 	}
 }
 

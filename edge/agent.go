@@ -282,6 +282,7 @@ func (e *Edge) monitor(ctx context.Context, req syncproto.Request) (io.ReadClose
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { _ = lines.Close() })
+	e.log.Debug("logs are listened to", "level", level)
 	return lines, nil
 }
 

@@ -567,3 +567,21 @@ func FuzzRegister(f *testing.F) {
 		}
 	})
 }
+
+// TestBodiesOfTheWrongKind are refused in words that say where, and name no type of
+// this program; what can be read of a job that is none is not judged any further.
+func TestBodiesOfTheWrongKind(t *testing.T) {
+	_, srv, _ := mustServe(t)
+	for _, bad := range []struct{ path, body, want string }{
+		{"/v1/jobs", `[]`, "the whole is of the wrong kind: JSON array at byte 1"},
+		{"/v1/job/web/scale", `{"Count": "three"}`, "Count is of the wrong kind: JSON string at byte"},
+		{"/v1/namespace", `{"Meta": {"a": 1}}`, "Meta"},
+		{"/v1/node/pools", `{"HeartbeatTTL": "1m"}`, "HeartbeatTTL is of the wrong kind: JSON string"},
+		{"/v1/jobs", `{"Job": {"ID": 5}}`, "ID"},
+	} {
+		status, said := mustAnswer(t, "PUT", srv.URL+bad.path, bad.body)
+		if status != 400 || !strings.Contains(said, bad.want) || strings.Contains(said, "api.") || strings.Contains(said, "fleet.") || strings.Contains(said, "no namespace") {
+			t.Errorf("%s %s: %d %s", bad.path, bad.body, status, said)
+		}
+	}
+}

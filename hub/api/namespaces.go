@@ -107,6 +107,9 @@ func intoNamespace(r *http.Request, job *fleet.Job) {
 // namespaceProblems says why a job cannot be in its namespace. Where this hub thinks
 // so, it looks again when it has caught up: the namespace may be a moment old.
 func (a *API) namespaceProblems(r *http.Request, job *fleet.Job) fleet.Problems {
+	if job.Namespace == "" { // it could not be read
+		return nil
+	}
 	ps := notIn(a.cfg.State.View(), job)
 	if len(ps) > 0 && a.cfg.Cluster.CatchUp(r.Context()) == nil {
 		ps = notIn(a.cfg.State.View(), job)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -138,9 +139,22 @@ func body(r *http.Request, v any) error {
 		if errors.As(err, &e) {
 			return e
 		}
-		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
+		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: %s", notJSON(err))
 	}
 	return nil
+}
+
+// notJSON says what is wrong with a body, in JSON's words and not in those of Go.
+func notJSON(err error) string {
+	var kind *json.UnmarshalTypeError
+	if !errors.As(err, &kind) {
+		return err.Error()
+	}
+	at := kind.Field
+	if at == "" {
+		at = "the whole"
+	}
+	return fmt.Sprintf("%s is of the wrong kind: JSON %s at byte %d", at, kind.Value, kind.Offset)
 }
 
 // header sets what Nomad's clients read from every answer.
