@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -90,6 +91,9 @@ func (s *storm) ends(seen check.Fault, f schedule.Fault, hits uint64, what strin
 	s.mu.Unlock()
 	seen.End, seen.Hits = true, hits
 	s.watch.observe(check.Observation{Fault: &seen})
+	if slices.Contains(seen.Effects, check.Rewinds) {
+		s.watch.release()
+	}
 	if what == "" {
 		what = "it did nothing"
 	}

@@ -43,6 +43,7 @@ type watch struct {
 
 	reading sync.Mutex
 	told    []*observe.Told // guarded by reading: what hubs tell of themselves
+	held    bool            // guarded by reading: it waits
 	deaf    error           // guarded by reading: why nobody reads it any more
 }
 

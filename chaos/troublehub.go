@@ -197,6 +197,7 @@ func (t *restored) stop(ctx context.Context) error {
 	if !t.done {
 		return nil
 	}
+	t.s.watch.hold() // until the fault's end is known
 	for _, h := range t.s.fleet.Hubs {
 		if err := t.s.startHub(h); err != nil {
 			return err
