@@ -20,7 +20,8 @@ type Group struct {
 	Allocs      []*fleet.Alloc
 	Draining    func(fleet.NodeID) bool
 	Healthy     func(*fleet.Alloc) bool
-	Since       fleet.Index // what finished after it counts as migrated
+	Forsaken    func(*fleet.Alloc) bool // not healthy, and nothing is going to mend it
+	Since       fleet.Index             // what finished after it counts as migrated
 }
 
 // Step is what a group does next.
@@ -32,7 +33,8 @@ type Step struct {
 
 // Step decides for one group: so many are flagged that never more than MaxParallel
 // of those that are wanted are missing or not healthy. One that is out of sight on
-// another node is deferred: nobody can mend it now, and it holds up no drain. One
+// another node is deferred, as is one that failed for good: nobody can mend it now, and it
+// holds up no drain. One
 // that is out of sight on a draining node goes at once, as does one that its edge
 // says is not healthy: nobody sees it serve.
 func (g *Group) Step() Step {
@@ -42,6 +44,9 @@ func (g *Group) Step() Step {
 	for _, a := range g.Allocs {
 		here := g.Draining(a.NodeID)
 		flagged := a.DesiredTransition.Migrate && here
+		if (!here || a.ClientTerminal()) && !a.ServerTerminal() && g.Forsaken(a) {
+			deferred++
+		}
 		switch {
 		case here && a.ClientTerminal():
 			if a.ModifyIndex > g.Since {
@@ -195,7 +200,7 @@ func (r *round) group(a *fleet.Alloc) {
 	rules := migration(tg)
 	g := Group{
 		Count: tg.Count, MaxParallel: rules.maxParallel, Batch: job.Type != fleet.JobTypeService,
-		Draining: r.draining, Healthy: func(a *fleet.Alloc) bool { return r.healthy(a, rules.minHealthy) },
+		Draining: r.draining, Healthy: func(a *fleet.Alloc) bool { return r.healthy(a, rules.minHealthy) }, Forsaken: r.forsaken,
 	}
 	for other := range r.view.AllocsByJob(a.Namespace, a.JobID) {
 		if other.TaskGroup == a.TaskGroup {
@@ -237,6 +242,24 @@ func (r *round) healthy(a *fleet.Alloc, long time.Duration) bool {
 	if at.After(r.now) {
 		r.lookAt(at)
 		return false
+	}
+	return true
+}
+
+// forsaken reports whether an allocation failed, or its edge says that it is not healthy,
+// and nothing is going to change that: no deployment decides on it any more, no evaluation
+// of its job is due, and none waits for it or for capacity.
+func (r *round) forsaken(a *fleet.Alloc) bool {
+	if a.ClientStatus != fleet.ClientFailed && !(a.ClientStatus == fleet.ClientRunning && a.DeploymentStatus.IsUnhealthy()) {
+		return false
+	}
+	if d, ok := r.view.Deployment(a.DeploymentID); ok && d.Active() {
+		return false
+	}
+	for e := range r.view.EvalsByJob(a.Namespace, a.JobID) {
+		if !e.Terminal() && (e.ID == a.FollowupEvalID || e.Status == fleet.EvalBlocked || !e.WaitUntil.After(r.now)) {
+			return false
+		}
 	}
 	return true
 }

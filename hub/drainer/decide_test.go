@@ -22,6 +22,7 @@ type kind struct {
 	stop    bool // desired stop, not ended
 	away    bool // unknown
 	ill     bool // its edge says that it is not healthy
+	failed  bool // for good
 }
 
 func (k kind) alloc(i int) *fleet.Alloc {
@@ -41,6 +42,9 @@ func (k kind) alloc(i int) *fleet.Alloc {
 	}
 	if k.ill {
 		a.ClientDescription, a.DeploymentStatus = "sick", &fleet.AllocDeployment{Healthy: new(bool)}
+	}
+	if k.failed {
+		a.ClientStatus = fleet.ClientFailed
 	}
 	if k.sick {
 		a.ClientDescription = "sick"
@@ -103,12 +107,20 @@ func TestGroup(t *testing.T) {
 		{"H8 out of sight on the draining node goes at once", false, 1,
 			all(times(3, kind{node: leaving, away: true}), times(7, there)), 3, 0, false},
 		{"what is not healthy goes at once", false, 1, all(times(2, kind{node: leaving, ill: true}), times(2, sick), times(6, there)), 2, 0, false},
+		{"what failed for good elsewhere holds up nothing", false, 1, all(times(2, kind{node: staying, failed: true}), times(8, here)), 1, 0, false},
+		{"nor does it on the draining node", false, 1, all(times(2, kind{node: leaving, failed: true}), times(8, here)), 1, 2, false},
+		{"nor what is not healthy elsewhere, and is left so", false, 1, all(times(2, kind{node: staying, ill: true}), times(8, here)), 1, 0, false},
+		{"it is no reason for more at once", false, 2, all(times(9, kind{node: staying, failed: true}), times(1, here)), 1, 0, false},
+		{"nor takes it a turn that another has", false, 1, all(times(2, kind{node: staying, failed: true}), times(1, flagged), times(7, here)), 0, 0, false},
 	} {
 		t.Run(tc.row, func(t *testing.T) {
 			g := drainer.Group{
 				Count: 10, MaxParallel: tc.maxParallel, Batch: tc.batch, Since: 50,
 				Draining: func(id fleet.NodeID) bool { return id == leaving },
-				Healthy:  func(a *fleet.Alloc) bool { return a.ClientDescription == "" },
+				Healthy:  func(a *fleet.Alloc) bool { return a.ClientStatus == fleet.ClientRunning && a.ClientDescription == "" },
+				Forsaken: func(a *fleet.Alloc) bool {
+					return a.ClientStatus == fleet.ClientFailed || a.DeploymentStatus.IsUnhealthy()
+				},
 			}
 			for i, k := range tc.allocs {
 				g.Allocs = append(g.Allocs, k.alloc(i))
