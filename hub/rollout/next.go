@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -97,7 +98,7 @@ func (p Picture) unhealthy() (Step, bool) {
 	var again []fleet.AllocID
 	for _, a := range p.Allocs {
 		bad := a.DeploymentStatus.IsUnhealthy() || a.ClientStatus == fleet.ClientFailed
-		if !bad || a.ServerTerminal() || a.NextAllocation != "" || a.DesiredTransition.Reschedule {
+		if !bad || a.ServerTerminal() || a.DesiredTransition.Reschedule || p.replaced(a) {
 			continue
 		}
 		g := p.Job.Group(a.TaskGroup)
@@ -118,6 +119,17 @@ func (p Picture) unhealthy() (Step, bool) {
 		Command: state.AllocHealth{DeploymentID: p.Deployment.ID, Reschedule: again, Eval: p.eval(), Now: p.Now.UnixNano()},
 		Why:     "evaluate: another attempt follows what failed",
 	}, true
+}
+
+// replaced reports whether something has taken the place of an allocation, that was not
+// lost or stopped meanwhile: then it is what counts.
+func (p Picture) replaced(a *fleet.Alloc) bool {
+	if a.NextAllocation == "" {
+		return false
+	}
+	return slices.ContainsFunc(p.Whole(), func(next *fleet.Alloc) bool {
+		return next.ID == a.NextAllocation && !next.ServerTerminal() && next.ClientStatus != fleet.ClientLost
+	})
 }
 
 // retries reports whether a policy allows another attempt.
@@ -167,15 +179,26 @@ func (p Picture) healthyCanaries() map[string]int {
 	return healthy
 }
 
+// healthy counts what is healthy now: an allocation that was, and was replaced, is not.
+func (p Picture) healthy() map[string]int {
+	healthy := map[string]int{}
+	for _, a := range p.Allocs {
+		if a.DeploymentStatus.IsHealthy() && !a.Terminal() {
+			healthy[a.TaskGroup]++
+		}
+	}
+	return healthy
+}
+
 // cutoff is when the first of the groups that are not done has to have got on, or
 // zero. Canaries that are healthy wait for people, who have no deadline.
 func (p Picture) cutoff() time.Time {
 	var first time.Time
-	canaries := p.healthyCanaries()
+	canaries, healthy := p.healthyCanaries(), p.healthy()
 	for name, s := range p.Deployment.TaskGroups {
 		waits := s.DesiredCanaries > 0 && !s.Promoted && canaries[name] >= s.DesiredCanaries
 		by := p.deadline(name, s)
-		if by.IsZero() || s.HealthyAllocs >= s.DesiredTotal || waits {
+		if by.IsZero() || healthy[name] >= s.DesiredTotal || waits {
 			continue
 		}
 		if first.IsZero() || by.Before(first) {
@@ -210,7 +233,7 @@ func (p Picture) settled(group string, whole []*fleet.Alloc) int {
 		if p.Job.Type == fleet.JobTypeSystem {
 			key = string(a.NodeID)
 		}
-		newest := a.JobVersion == p.Job.Version
+		newest := a.JobVersion == p.Job.Version || a.JobHash != "" && a.JobHash == p.Job.SpecHash
 		switch {
 		case a.TaskGroup != group || a.ServerTerminal():
 		case newest && a.DeploymentStatus.IsHealthy(),

@@ -1,0 +1,67 @@
+package rollout_test
+
+import (
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/rollout"
+	"skerry/hub/state"
+)
+
+// What stood in for an allocation that was away, and was lost before that came back and
+// failed, does not count as its replacement: nobody else would decide on the failure.
+func TestWhatStoodInAndWasLostReplacesNothing(t *testing.T) {
+	job := &fleet.Job{ID: "web", Namespace: fleet.DefaultNamespace, Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1}}}
+	d := &fleet.Deployment{
+		ID: "d", JobID: job.ID, Namespace: job.Namespace, Status: fleet.DeploymentRunning,
+		TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1}},
+	}
+	for status, fails := range map[string]bool{fleet.ClientLost: true, fleet.ClientRunning: false, fleet.ClientPending: false} {
+		a := &fleet.Alloc{ID: "a", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed, NextAllocation: "b"}
+		b := &fleet.Alloc{ID: "b", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: status, PreviousAllocation: "a"}
+		allocs := []*fleet.Alloc{a, b}
+		step := rollout.Next(rollout.Picture{
+			Deployment: d, Job: job, Allocs: allocs, Now: time.Unix(1, 0), NewEval: func() fleet.EvalID { return "e" },
+			Whole:    func() []*fleet.Alloc { return allocs },
+			Versions: func() []*fleet.Job { return nil },
+		})
+		if c, ok := step.Command.(state.DeploymentStatus); ok != fails || ok && c.Update.Status != fleet.DeploymentFailed {
+			t.Errorf("its stand-in is %s: %+v (%s), that it fails should be %t", status, step.Command, step.Why, fails)
+		}
+	}
+}
+
+// A deployment's deadline runs for what is not healthy, though as many as it wants were
+// healthy one after the other.
+func TestWhoWasHealthyAndIsReplacedDoesNotCountTwice(t *testing.T) {
+	job := &fleet.Job{ID: "web", Namespace: fleet.DefaultNamespace, Type: fleet.JobTypeSystem, TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1}}}
+	d := &fleet.Deployment{
+		ID: "d", JobID: job.ID, Namespace: job.Namespace, Status: fleet.DeploymentRunning,
+		TaskGroups: map[string]fleet.DeploymentState{"g": {
+			DesiredTotal: 2, HealthyAllocs: 2, ProgressDeadline: time.Minute, RequireProgressBy: time.Unix(60, 0),
+		}},
+	}
+	alloc := func(id fleet.AllocID, node fleet.NodeID, desired string, healthy bool) *fleet.Alloc {
+		return &fleet.Alloc{
+			ID: id, NodeID: node, TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: desired, ClientStatus: fleet.ClientRunning,
+			DeploymentStatus: &fleet.AllocDeployment{Healthy: &healthy},
+		}
+	}
+	allocs := []*fleet.Alloc{
+		alloc("a", "n1", fleet.DesiredStop, true), alloc("b", "n1", fleet.DesiredRun, true), alloc("c", "n2", fleet.DesiredRun, false),
+	}
+	p := rollout.Picture{
+		Deployment: d, Job: job, Allocs: allocs, Now: time.Unix(59, 0), NewEval: func() fleet.EvalID { return "e" },
+		Whole:    func() []*fleet.Alloc { return allocs },
+		Waits:    func(string) bool { return false },
+		Versions: func() []*fleet.Job { return nil },
+	}
+	if step := rollout.Next(p); step.Command != nil || !step.Until.Equal(time.Unix(60, 0)) {
+		t.Errorf("before its deadline: %+v (%s), until %s", step.Command, step.Why, step.Until)
+	}
+	p.Now = time.Unix(60, 0)
+	if c, ok := rollout.Next(p).Command.(state.DeploymentStatus); !ok || c.Update.Status != fleet.DeploymentFailed {
+		t.Errorf("at its deadline: %+v", rollout.Next(p))
+	}
+}
