@@ -31,6 +31,7 @@ type member struct {
 	// due: it was unknown and is back, and that is not settled yet.
 	due    bool
 	absent bool // its node is away
+	loses  bool // it could be the holder of its slot, and another is
 	rules  Absence
 	reason string // of kinds leaving and lost, and of who loses its slot
 }

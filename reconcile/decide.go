@@ -110,9 +110,10 @@ func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 	}
 	r := d.newRollout(g, slices.Concat(membersOf(slots), membersOf(beside)))
 	d.rollouts = append(d.rollouts, r)
+	missing := g.Count - active
+	d.miss(slots, missing, r)
 	d.dropCanaries(old)
 	d.canaries(g, beside, r)
-	missing := g.Count - active
 	if !r.open() {
 		d.restore(slots, missing, g, r)
 		missing = 0
@@ -123,11 +124,23 @@ func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 	for _, s := range slots {
 		taken[s.index] = s.active()
 		if s.active() {
-			r.progress(s.counted())
+			r.progress(cmp.Or(d.successor(s), s.counted()))
 		}
 		d.act(s, g, r)
 	}
 	d.fill(slots, taken, g, missing)
+}
+
+// miss has sites go without what was stopped there for the deployment, until that is
+// placed.
+func (d *decision) miss(slots []*slot, missing int, r *rollout) {
+	for _, s := range slots {
+		m := s.newest(func(*member) bool { return true })
+		if missing > 0 && !s.active() && d.cleared(m) {
+			r.sites.miss(d.in.Nodes[m.a.NodeID].SiteName())
+			missing--
+		}
+	}
 }
 
 // membersOf lists what is in slots that the group goes on having: what is not needed
@@ -148,7 +161,7 @@ func membersOf(slots []*slot) []*member {
 func (d *decision) restore(slots []*slot, missing int, g *fleet.TaskGroup, r *rollout) {
 	for _, s := range slots {
 		m := s.newest(func(*member) bool { return true })
-		if missing <= 0 || s.index >= g.Count || s.active() || m.a.NextAllocation != "" || m.a.Group() == nil {
+		if missing <= 0 || s.active() || m.a.NextAllocation != "" || m.a.Group() == nil {
 			continue
 		}
 		if m.a.ClientStatus != fleet.ClientLost && m.a.DesiredStatus != fleet.DesiredEvict && m.a.AllocModifyIndex < d.in.Job.JobModifyIndex {

@@ -25,6 +25,7 @@ func TestProperties(t *testing.T) {
 			"":        l.check,
 			"link":    l.link,
 			"task":    l.task,
+			"health":  l.health,
 			"job":     l.change,
 			"stop":    l.stopAlloc,
 			"time":    l.pass,
@@ -53,14 +54,16 @@ func (l *life) begin() {
 	reschedules := []string{
 		"none", "unlimited/0s/0s", "unlimited/0s/30s/exponential/5m", "2/10m/5s", "3/24h/5s/fibonacci/1m",
 	}
+	disconnect := rapid.SampledFrom(disconnects).Draw(l.t, "disconnect")
 	line := fmt.Sprintf("type=%s count=%d reschedule=%s %s",
 		rapid.SampledFrom(kinds).Draw(l.t, "type"), rapid.IntRange(0, 5).Draw(l.t, "count"),
-		rapid.SampledFrom(reschedules).Draw(l.t, "reschedule"), rapid.SampledFrom(disconnects).Draw(l.t, "disconnect"))
+		rapid.SampledFrom(reschedules).Draw(l.t, "reschedule"), disconnect)
+	line += rapid.SampledFrom([]string{"", " max_parallel=1", " max_parallel=2"}).Draw(l.t, "update")
 	if !strings.Contains(line, "meta") {
 		line += " reconcile=" + rapid.SampledFrom(strategies).Draw(l.t, "reconcile")
 	}
 	l.do("job", line)
-	l.replaces = strings.Contains(line, "lost_after=10m reconcile") || strings.Contains(line, " disconnect ")
+	l.replaces = disconnect == "lost_after=10m" || disconnect == "disconnect"
 	for i := range rapid.IntRange(1, 4).Draw(l.t, "nodes") {
 		pool := rapid.SampledFrom([]string{"default", "classic"}).Draw(l.t, "pool")
 		l.do("node", fmt.Sprintf("n%d ready pool=%s", i, pool))
@@ -106,6 +109,22 @@ func (l *life) task(t *rapid.T) {
 	if node := w.nodes[w.allocs[id].NodeID]; node.Status == fleet.NodeReady {
 		w.report(node.ID)
 	}
+}
+
+// health lets an edge in sight say whether something of a deployment is healthy.
+func (l *life) health(t *rapid.T) {
+	w := l.s.w
+	id, ok := l.some(t, func(a *fleet.Alloc) bool {
+		return a.DeploymentID != "" && a.DesiredStatus == fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning &&
+			w.nodes[a.NodeID].Status == fleet.NodeReady && (a.DeploymentStatus == nil || a.DeploymentStatus.Healthy == nil)
+	})
+	if !ok {
+		return
+	}
+	is := rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "healthy")
+	w.edit(id, func(a *fleet.Alloc) {
+		a.DeploymentStatus = &fleet.AllocDeployment{Healthy: &is, Canary: a.DeploymentStatus.IsCanary()}
+	})
 }
 
 // some picks an allocation.

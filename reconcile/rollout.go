@@ -3,8 +3,6 @@ package reconcile
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"skerry/fleet"
 	"skerry/planted"
@@ -21,18 +19,17 @@ type rollout struct {
 	g       *fleet.TaskGroup
 	u       *fleet.Update // nil: all at once, and no deployment
 	state   fleet.DeploymentState
-	held    string         // why nothing becomes the newest version now; ""
-	left    int            // turns
-	turns   int            // turns of canaries, of a system job
-	sites   map[string]int // what is out of service for the rollout, by site
-	gone    map[string]int // the part of it that is on edges that are away
-	blocked int            // what waits for nothing but the return of those
-	waiting int            // what waits for a window to open
-	stale   int            // what runs an older version, in sight
-	ajar    bool           // a window is open for some of that
-	next    Window         // else the one that opens first
-	fresh   bool           // nothing has ever run this version
-	changes bool           // something becomes the newest version, or waits to
+	held    string // why nothing becomes the newest version now; ""
+	left    int    // turns
+	turns   int    // turns of canaries, of a system job
+	sites   sites
+	blocked int    // what waits for nothing but the return of those
+	waiting int    // what waits for a window to open
+	stale   int    // what runs an older version, in sight
+	ajar    bool   // a window is open for some of that
+	next    Window // else the one that opens first
+	fresh   bool   // nothing has ever run this version
+	changes bool   // something becomes the newest version, or waits to
 	healthy int
 	away    int // deferred
 	total   int
@@ -71,7 +68,7 @@ func rolls(j *fleet.Job, g *fleet.TaskGroup) bool {
 
 // newRollout looks at all of a group's allocations.
 func (d *decision) newRollout(g *fleet.TaskGroup, members []*member) *rollout {
-	r := &rollout{d: d, g: g, fresh: true, sites: map[string]int{}, gone: map[string]int{}}
+	r := &rollout{d: d, g: g, fresh: true, sites: newSites(g)}
 	if !rolls(d.in.Job, g) {
 		return r
 	}
@@ -107,16 +104,13 @@ func (r *rollout) count(m *member) {
 	}
 	dep := r.d.deployment
 	system := r.d.wanted != nil
-	if (dep == nil || m.a.DeploymentID != dep.ID) && m.kind == present && m.status() == fleet.ClientPending && !r.d.outdated(m.a) {
-		r.left = max(r.left-1, 0) // it starts, on behalf of an earlier version that was the same for it
+	if (dep == nil || m.a.DeploymentID != dep.ID) && m.kind == present && m.unproven() && !m.loses && !r.d.outdated(m.a) {
+		r.left = max(r.left-1, 0) // it starts, on behalf of an earlier version that was the same for it, or is to be judged anew
 	}
-	if !m.unproven() {
+	if !m.unproven() || m.loses || system && m.kind == migrating { // what takes its place, if anything does, takes a turn
 		return
 	}
-	r.sites[r.site(m)]++
-	if m.absent || m.kind == frozen {
-		r.gone[r.site(m)]++
-	}
+	r.sites.count(m, r.site(m))
 	switch {
 	case dep == nil, m.a.DeploymentID != dep.ID:
 	case m.absent, m.kind == frozen, m.a.DeploymentStatus.IsCanary(), r.onItsWay(m):
@@ -126,21 +120,6 @@ func (r *rollout) count(m *member) {
 	case r.left > 0:
 		r.left--
 	}
-}
-
-// unproven reports whether an allocation is of a deployment, of this version or
-// another, and nobody has seen it healthy: it is out of service for its site.
-func (m *member) unproven() bool {
-	return m.a.DeploymentID != "" && !m.a.DeploymentStatus.IsHealthy() && m.kind != ended && m.kind != lost
-}
-
-// site is where an allocation is out of service until it is healthy: where the one
-// was that it replaced.
-func (r *rollout) site(m *member) string {
-	if prev := r.d.byID[m.a.PreviousAllocation]; prev != nil {
-		return r.d.in.Nodes[prev.NodeID].SiteName()
-	}
-	return r.d.in.Nodes[m.a.NodeID].SiteName()
 }
 
 // hold keeps the newest version back until canaries are promoted.
@@ -161,9 +140,9 @@ func (r *rollout) take(m *member) (ok bool, why string) {
 		return true, ""
 	}
 	site := r.d.in.Nodes[m.a.NodeID].SiteName()
-	if limit := r.u.MaxUnavailablePerSite; r.held == "" && limit > 0 && r.gone[site] >= limit && m.kind == present && !m.unproven() {
+	if why := r.sites.full(m, site); why != "" && r.held == "" {
 		r.blocked++ // and nothing changes before an edge is back
-		return false, fmt.Sprintf("%d at site %s are away in the middle of it", r.gone[site], site)
+		return false, why
 	}
 	r.changes = true
 	switch {
@@ -174,40 +153,26 @@ func (r *rollout) take(m *member) (ok bool, why string) {
 		return true, ""
 	case r.left == 0:
 		return false, fmt.Sprintf("%d at once", r.u.MaxParallel)
-	case !m.unproven() && !r.room(site):
+	case !r.sites.room(m, site):
 		return false, fmt.Sprintf("%d at once at site %s", r.u.MaxUnavailablePerSite, site)
 	}
 	r.left--
-	r.lose(m, site)
+	r.sites.lose(m, site)
 	return true, ""
 }
 
-// room reports whether a site may lose one more for a while.
-func (r *rollout) room(site string) bool {
-	if planted.On(planted.SitesForgotten) {
-		return true
-	}
-	return r.u.MaxUnavailablePerSite == 0 || r.sites[site] < r.u.MaxUnavailablePerSite
-}
-
 // takeCanary takes one of the turns of a system job's canaries, if there is one left
-// and its site may lose it for a while.
+// and its site may lose it for a while. A canary takes the place of what runs there, so
+// that it is one of those that may be started anew at once.
 func (r *rollout) takeCanary(m *member) bool {
 	site := r.d.in.Nodes[m.a.NodeID].SiteName()
-	if r.turns == 0 || !m.unproven() && !r.room(site) {
+	if r.turns == 0 || r.left == 0 && m.kind == present || !r.sites.room(m, site) {
 		return false
 	}
 	r.turns--
-	r.lose(m, site)
+	r.left = max(r.left-1, 0)
+	r.sites.lose(m, site)
 	return true
-}
-
-// lose books that an allocation of a site is started anew, where it is not out of
-// service already.
-func (r *rollout) lose(m *member, site string) {
-	if !m.unproven() {
-		r.sites[site]++
-	}
 }
 
 // version is the version that takes the place of an allocation: its own where the
@@ -219,11 +184,16 @@ func (r *rollout) version(m *member) *fleet.Job {
 	return m.a.Job
 }
 
-// updates notes that something takes the newest version in place.
-func (r *rollout) updates(change fleet.GroupChange) {
-	if change == fleet.GroupInPlace {
+// updates reports whether an allocation takes the newest version in place.
+func (r *rollout) updates(m *member, change fleet.GroupChange) bool {
+	switch change {
+	case fleet.GroupInPlace:
 		r.changes = true
+		return true
+	case fleet.GroupSame:
+		return r.joins(m)
 	}
+	return false
 }
 
 // places takes turns for what is placed where nothing is.
@@ -232,42 +202,14 @@ func (r *rollout) places(n int) {
 		return
 	}
 	r.left = max(r.left-n, 0)
-	if r.fresh || r.stale > 0 {
+	r.begins()
+}
+
+// begins notes that something is placed where nothing is.
+func (r *rollout) begins() {
+	if r.u != nil && (r.fresh || r.stale > 0) {
 		r.changes = true
 	}
-}
-
-// progress counts how far a name, or a node, of the group is.
-func (r *rollout) progress(m *member) {
-	switch {
-	case m == nil:
-	case !r.d.outdated(m.a) && (m.a.DeploymentStatus.IsHealthy() || m.a.DeploymentID == "" && m.status() == fleet.ClientRunning):
-		r.healthy++
-	case (m.absent || m.kind == frozen) && planted.On(planted.AbsentIsHealthy):
-		r.healthy++
-	case m.absent || m.kind == frozen:
-		r.away++
-	}
-}
-
-// done reports whether the group is where the deployment wants it, as far as
-// wait_for asks.
-func (r *rollout) done() bool {
-	if planted.On(planted.NeverComplete) {
-		return false
-	}
-	if r.waiting > 0 || r.healthy+r.away+r.blocked < r.total || r.healthy == 0 && r.total > 0 {
-		return false // what nobody has seen healthy is no success
-	}
-	percent, ok := strings.CutSuffix(r.state.WaitFor, "%")
-	switch {
-	case r.state.WaitFor == fleet.WaitForAll:
-		return r.healthy >= r.total
-	case ok:
-		n, err := strconv.ParseFloat(percent, 64)
-		return err == nil && float64(r.healthy)*100 >= n*float64(r.total)
-	}
-	return true
 }
 
 // initial is the state that a group begins a deployment with.

@@ -98,8 +98,11 @@ func (d *decision) resolve(s *slot) {
 		}
 	}
 	s.holder, s.why = d.settle(candidates)
-	loses := func(m *member) bool { return m.counts() && m != s.holder }
-	s.losers = slices.DeleteFunc(candidates, func(m *member) bool { return !loses(m) })
+	for _, m := range candidates {
+		m.loses = m != s.holder
+	}
+	loses := func(m *member) bool { return m.loses }
+	s.losers = slices.DeleteFunc(candidates, func(m *member) bool { return !m.loses })
 	s.members = slices.DeleteFunc(s.members, loses)
 	last := s.newest(func(*member) bool { return true })
 	if last != nil && last.kind == ended && last.rules.Hold > 0 && last.a.NextAllocation == "" &&
@@ -225,6 +228,10 @@ func (d *decision) hold(s *slot, g *fleet.TaskGroup, r *rollout) {
 		d.remain(m, "it has completed")
 		return
 	}
+	if next := d.successor(s); next != nil {
+		d.remain(m, fmt.Sprintf("stays until %s is back, which takes its place", fleet.Short(next.a.ID)))
+		return
+	}
 	change := d.change(m.a)
 	unsuited := ""
 	if change == fleet.GroupInPlace && m.kind == present && d.in.Suits != nil {
@@ -242,6 +249,12 @@ func (d *decision) hold(s *slot, g *fleet.TaskGroup, r *rollout) {
 		d.anew(m, s, g, fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version))
 	case unsuited != "":
 		d.anew(m, s, g, fmt.Sprintf("node %s does not suit version %d of the job: %s", d.nodeName(m.a), d.in.Job.Version, unsuited))
+	case m.kind == failed && r.triesAnew(m):
+		why := fmt.Sprintf("it failed, and version %d of the job is another attempt", d.in.Job.Version)
+		d.stop(m, Change{WithPlacement: !m.due, Reason: why})
+		d.place(Placement{
+			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID, Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),
+		})
 	case m.kind == failed:
 		d.reschedule(m, s, g, nil)
 	case m.kind == spent:
@@ -256,16 +269,23 @@ func (d *decision) hold(s *slot, g *fleet.TaskGroup, r *rollout) {
 		if why == "" {
 			why = "it was not replaced"
 		}
-		r.updates(change)
-		d.reconnect(m, Change{Update: change == fleet.GroupInPlace, Reason: fmt.Sprintf("node %s is back: %s", d.nodeName(m.a), why)})
-	case change == fleet.GroupInPlace:
-		r.updates(change)
-		d.out.InPlace = append(d.out.InPlace, Change{
-			Alloc: m.a, Update: true, Reason: fmt.Sprintf("takes version %d of the job in place", d.in.Job.Version),
-		})
+		d.reconnect(m, Change{Update: r.updates(m, change), Reason: fmt.Sprintf("node %s is back: %s", d.nodeName(m.a), why)})
+	case r.updates(m, change):
+		d.inPlace(m, change)
 	default:
 		d.keep(m, "it is as it should be")
 	}
+}
+
+// successor is what takes the place of a slot's holder, of an older version, as soon as
+// it is in sight again: a canary that was promoted while its edge was away. nil: nothing.
+func (d *decision) successor(s *slot) *member {
+	if s.holder == nil || s.holder.kind != present || !d.outdated(s.holder.a) {
+		return nil
+	}
+	return s.newest(func(m *member) bool {
+		return (m.kind == away || m.kind == leaving || m.kind == frozen) && !d.outdated(m.a)
+	})
 }
 
 // stays leaves a holder at its older version for now, and keeps that alive.
@@ -297,6 +317,9 @@ func (d *decision) anew(m *member, s *slot, g *fleet.TaskGroup, why string) {
 // reschedule replaces a failed holder, now, later or never.
 func (d *decision) reschedule(m *member, s *slot, g *fleet.TaskGroup, version *fleet.Job) {
 	next := nextAttempt(m.a, g.ReschedulePolicy, time.Unix(0, m.a.ModifyTime))
+	if waits, ok := d.in.Waiting[m.a.FollowupEvalID]; ok && !m.due && waits.Before(next.at) {
+		next.at = waits // that it began to wait has changed its time
+	}
 	asked := m.a.DesiredTransition.Reschedule
 	if dep := d.deployment; dep != nil && m.a.DeploymentID == dep.ID {
 		// The rollout decides first: it asks for another attempt, or fails.

@@ -37,6 +37,7 @@ type post struct {
 	target  bool      // takes new work, and is one of the job's
 	members []*member // by creation
 	holder  *member   // the one that counts, nil: none
+	vacant  bool      // has nothing, and is to have something
 	canary  bool      // emptied for one that is still to be placed
 }
 
@@ -126,6 +127,7 @@ func (d *decision) everywhere(g *fleet.TaskGroup, posts []*post) {
 	}
 	r := d.newRollout(g, members)
 	d.rollouts = append(d.rollouts, r)
+	d.vacancies(g, posts, r)
 	d.systemCanaries(g, posts, r)
 	d.wanted[g.Name] = 0
 	for _, p := range posts {
@@ -136,10 +138,10 @@ func (d *decision) everywhere(g *fleet.TaskGroup, posts []*post) {
 		switch {
 		case p.holder != nil:
 			wanted = d.man(p, g, r)
-		case p.has(frozen), p.has(away), p.has(leaving):
-		case p.target && d.unsuited(p, g) == "":
+		case p.vacant:
 			d.occupy(p, g)
-			r.places(1)
+			r.begins()
+		case p.has(frozen), p.has(away), p.has(leaving):
 		default:
 			wanted = false
 		}
@@ -149,6 +151,20 @@ func (d *decision) everywhere(g *fleet.TaskGroup, posts []*post) {
 		}
 	}
 	r.total = d.wanted[g.Name]
+}
+
+// vacancies finds the posts that are to have what they have not. Where something is
+// stopped for it, by the deployment or by an operator, it keeps its turn, and its site
+// goes without it, until that is there. A node that never had any takes no turn: nothing
+// is out of service for it, and it may be too full for as long as it lives.
+func (d *decision) vacancies(g *fleet.TaskGroup, posts []*post, r *rollout) {
+	for _, p := range posts {
+		p.vacant = p.target && p.counted() == nil && d.unsuited(p, g) == ""
+		if p.vacant && (p.has(migrating) || d.emptied(p)) {
+			r.places(1)
+			r.sites.miss(p.node.SiteName())
+		}
+	}
 }
 
 // systemCanaries finds how many nodes may get the newest version as canaries: a
@@ -174,10 +190,9 @@ func (d *decision) systemCanaries(g *fleet.TaskGroup, posts []*post, r *rollout)
 	}
 	r.changes = true
 	for _, p := range posts {
-		if placed < r.state.DesiredCanaries && d.emptied(p) && d.unsuited(p, g) == "" {
+		if placed < r.state.DesiredCanaries && p.vacant && d.emptied(p) {
 			p.canary = true
 			placed++
-			r.sites[p.node.SiteName()]++
 		}
 	}
 	if r.held == "" {
@@ -187,14 +202,9 @@ func (d *decision) systemCanaries(g *fleet.TaskGroup, posts []*post, r *rollout)
 }
 
 // emptied reports whether a post has nothing because the deployment stopped what was
-// there: there was no room for both, and its replacement comes when there is.
+// there.
 func (d *decision) emptied(p *post) bool {
-	if d.deployment == nil || !p.target || len(p.members) == 0 || p.counted() != nil {
-		return false
-	}
-	a := p.members[len(p.members)-1].a
-	return a.DesiredStatus == fleet.DesiredStop && !a.DesiredTransition.Migrate && d.outdated(a) &&
-		a.AllocModifyIndex >= d.deployment.CreateIndex
+	return p.target && len(p.members) > 0 && p.counted() == nil && d.cleared(p.members[len(p.members)-1])
 }
 
 // counted is the member that tells how far the post is.
@@ -274,13 +284,9 @@ func (d *decision) man(p *post, g *fleet.TaskGroup, r *rollout) bool {
 		d.again(p, g)
 		wanted = p.target || !ready || d.batch() // or nothing takes its place
 	case m.due:
-		r.updates(change)
-		d.reconnect(m, Change{Update: change == fleet.GroupInPlace, Reason: fmt.Sprintf("node %s is back", d.nodeName(m.a))})
-	case change == fleet.GroupInPlace:
-		r.updates(change)
-		d.out.InPlace = append(d.out.InPlace, Change{
-			Alloc: m.a, Update: true, Reason: fmt.Sprintf("takes version %d of the job in place", d.in.Job.Version),
-		})
+		d.reconnect(m, Change{Update: r.updates(m, change), Reason: fmt.Sprintf("node %s is back", d.nodeName(m.a))})
+	case r.updates(m, change):
+		d.inPlace(m, change)
 	default:
 		d.keep(m, "it is as it should be")
 	}
@@ -339,7 +345,8 @@ func (d *decision) again(p *post, g *fleet.TaskGroup) {
 	}
 	d.stop(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is started anew"})
 	d.place(Placement{
-		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: p.id, Previous: m.a, Canary: m.a.DeploymentStatus.IsCanary(),
+		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: p.id, Previous: m.a,
+		Canary:  m.a.DeploymentStatus.IsCanary() && d.deployment.Active() && m.a.DeploymentID == d.deployment.ID,
 		Tracker: nextTracker(m.a, &fleet.ReschedulePolicy{Unlimited: true}, delay, d.in.Now),
 		Reason:  fmt.Sprintf("replaces %s, which has ended", fleet.Short(m.a.ID)),
 	})

@@ -31,6 +31,7 @@ func TestSystemProperties(t *testing.T) {
 			"":            l.checkSystem,
 			"link":        l.link,
 			"task":        l.task,
+			"health":      l.health,
 			"job":         l.change,
 			"stop":        l.stopAlloc,
 			"time":        l.passSystem,

@@ -1,0 +1,91 @@
+package reconcile
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+	"skerry/planted"
+)
+
+// served: it is what the newest version wants, and was seen to serve; nor has it ended since.
+func (r *rollout) served(m *member) bool {
+	return m.kind != failed && m.kind != spent && !r.d.outdated(m.a) && (m.a.DeploymentStatus.IsHealthy() || m.a.DeploymentID == "" && m.status() == fleet.ClientRunning)
+}
+
+// progress counts how far a name, or a node, of the group is.
+func (r *rollout) progress(m *member) {
+	switch {
+	case m == nil:
+	case r.served(m):
+		r.healthy++
+	case (m.absent || m.kind == frozen) && planted.On(planted.AbsentIsHealthy):
+		r.healthy++
+	case m.absent || m.kind == frozen:
+		r.away++
+	}
+}
+
+// done reports whether the group is where the deployment wants it, as far as
+// wait_for asks.
+func (r *rollout) done() bool {
+	if planted.On(planted.NeverComplete) {
+		return false
+	}
+	if r.waiting > 0 || r.healthy+r.away+r.blocked < r.total || r.healthy == 0 && r.total > 0 {
+		return false // what nobody has seen healthy is no success
+	}
+	percent, ok := strings.CutSuffix(r.state.WaitFor, "%")
+	switch {
+	case r.state.WaitFor == fleet.WaitForAll:
+		return r.healthy >= r.total
+	case ok:
+		n, err := strconv.ParseFloat(percent, 64)
+		return err == nil && float64(r.healthy)*100 >= n*float64(r.total)
+	}
+	return true
+}
+
+// joins reports whether the deployment is to judge something that runs what the newest
+// version wants, but that an earlier one, of which nothing more is heard, has not seen
+// healthy: its edge speaks once for each deployment, and this one would wait in vain.
+func (r *rollout) joins(m *member) bool {
+	if r.u == nil || r.held != "" || m.kind != present || r.served(m) {
+		return false
+	}
+	if dep := r.d.deployment; dep != nil {
+		if _, part := dep.TaskGroups[r.g.Name]; !part || m.a.DeploymentID == dep.ID {
+			return false
+		}
+	} else if r.stale == 0 && (r.d.proven || m.a.JobVersion == r.d.in.Job.Version) {
+		return false // there is to be none
+	}
+	r.changes = true
+	return true
+}
+
+// triesAnew reports whether something that failed under an earlier version, and that its
+// policy leaves at that, is placed for the newest, though that does not change its tasks:
+// the deployment would wait for it in vain.
+func (r *rollout) triesAnew(m *member) bool {
+	if r.u == nil || r.held != "" || m.a.JobVersion == r.d.in.Job.Version || nextAttempt(m.a, r.g.ReschedulePolicy, time.Unix(0, m.a.ModifyTime)).allowed {
+		return false
+	}
+	if dep := r.d.deployment; r.d.proven || dep != nil && m.a.DeploymentID == dep.ID {
+		return false
+	}
+	r.changes = true
+	r.left = max(r.left-1, 0)
+	return true
+}
+
+// inPlace makes an allocation one of the newest version.
+func (d *decision) inPlace(m *member, change fleet.GroupChange) {
+	reason := fmt.Sprintf("takes version %d of the job in place", d.in.Job.Version)
+	if change == fleet.GroupSame {
+		reason = fmt.Sprintf("is judged anew, for the deployment of version %d of the job", d.in.Job.Version)
+	}
+	d.out.InPlace = append(d.out.InPlace, Change{Alloc: m.a, Update: true, Reason: reason})
+}
