@@ -27,7 +27,7 @@ prometheus: build ## Prometheus finds and scrapes what runs on a fleet; a module
 	cd chaos/prometheus && go test -count=1 ./...
 
 properties: ## random clusters, jobs and events, each judged: make properties CASES=1000000 SEED=7
-	go test -count=1 -v -timeout 24h -run '^TestLives$$' ./hub/scheduler -args -cases $(or $(CASES),1000000) -seed $(SEED)
+	GOGC=400 go test -count=1 -v -timeout 24h -run '^TestLives$$' ./hub/scheduler -args -cases $(or $(CASES),1000000) -seed $(SEED)
 
 demo: build ## three hubs, three edges, a cut link, a reboot, a killed leader: under 60 s
 	bin/skerry-chaos demo --bin bin

@@ -45,6 +45,13 @@ type lifeNode struct {
 	rows    [][]byte // not sent yet
 	chain   []byte
 	mute    bool // without a session, or before its history
+	judged  map[verdict]bool
+}
+
+// verdict is on an allocation's health in a deployment.
+type verdict struct {
+	alloc      fleet.AllocID
+	deployment fleet.DeploymentID
 }
 
 func newLifeHub() *lifeHub {

@@ -20,8 +20,8 @@ type life struct {
 	hub    *lifeHub
 	jobs   map[fleet.JobID]*fleet.Job
 	before *state.View
-	names  map[fleet.DeploymentID]map[string]bool // that lived while a deployment held them back
-	judged int
+	most   map[fleet.DeploymentID]int // names that lived at once under it
+	tally  tally
 	trace  io.Writer // nil: nobody reads along
 }
 
@@ -29,24 +29,24 @@ type life struct {
 var errLine = errors.New("not a line of a life")
 
 // playLife plays lines, and then the end of every life: all edges come back, there is
-// room, time passes. It returns how many events were judged.
-func playLife(lines []string, trace io.Writer) (judged int, err error) {
-	l := &life{trace: trace, hub: newLifeHub(), jobs: map[fleet.JobID]*fleet.Job{}, names: map[fleet.DeploymentID]map[string]bool{}}
+// room, time passes.
+func playLife(lines []string, trace io.Writer) (t tally, err error) {
+	l := &life{trace: trace, tally: tally{}, hub: newLifeHub(), jobs: map[fleet.JobID]*fleet.Job{}, most: map[fleet.DeploymentID]int{}}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
 		}
 		l.hub.stop()
-		judged = l.judged
+		t = l.tally
 	}()
 	l.hub.apply(state.Pool{Pool: fleet.Pool{Name: "classic", DefaultDisconnect: fleet.DisconnectNomad}})
 	l.before = l.hub.store.View()
 	for _, line := range lines {
 		if err := l.play(line); err != nil {
-			return 0, fmt.Errorf("%s: %w", line, err)
+			return nil, fmt.Errorf("%s: %w", line, err)
 		}
 	}
-	return 0, l.end()
+	return nil, l.end()
 }
 
 // play lets a line happen, the hub deal with it, and judges what came of it.
@@ -55,14 +55,20 @@ func (l *life) play(line string) error {
 	if len(words) == 0 || words[0] == "#" {
 		return nil
 	}
+	before := l.hub.index
 	if err := l.happen(words[0], words[1:]); err != nil {
 		return fmt.Errorf("%w: %w", errLine, err)
 	}
 	if err := l.hub.settle(); err != nil {
 		return err
 	}
-	l.judged++
 	v := l.hub.store.View()
+	if before != l.hub.index {
+		l.tally["events"]++
+		l.observe(v)
+	} else {
+		l.tally["events that changed nothing"]++
+	}
 	l.describe(v, line)
 	err := l.judge(v, words)
 	l.before = v
@@ -154,7 +160,7 @@ func (l *life) node(args []string) error {
 	}
 	cpu, err := strconv.Atoi(args[0])
 	i := len(l.hub.nodes)
-	n := &lifeNode{desc: &fleet.Node{
+	n := &lifeNode{judged: map[verdict]bool{}, desc: &fleet.Node{
 		ID: fleet.NodeID(fmt.Sprintf("%08x-0000-4000-9000-000000000000", i+1)), Name: fmt.Sprintf("n%d", i),
 		Datacenter: "dc1", NodePool: args[2], Site: args[1], Attributes: map[string]string{"kernel.name": "linux"},
 		Resources:      fleet.Resources{CPU: cpu, MemoryMB: 4000, DiskMB: 4000},
@@ -233,7 +239,7 @@ func (l *life) respond(n *lifeNode) {
 			if a.ReportedStatus != fleet.ClientRunning {
 				l.report(n, a, fleet.ClientRunning)
 			}
-			if a.DeploymentID != "" && (a.DeploymentStatus == nil || a.DeploymentStatus.Healthy == nil) {
+			if a.DeploymentID != "" && !n.judged[verdict{a.ID, a.DeploymentID}] {
 				l.health(n, a, true)
 			}
 		}
@@ -255,7 +261,9 @@ func (l *life) report(n *lifeNode, a *fleet.Alloc, status string) {
 	l.hub.say(n, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: a.ID, ClientStatus: status})
 }
 
+// health is what an edge says of an allocation once for each of its deployments.
 func (l *life) health(n *lifeNode, a *fleet.Alloc, healthy bool) {
+	n.judged[verdict{a.ID, a.DeploymentID}] = true
 	l.hub.say(n, fleet.Transition{Kind: fleet.TransitionHealth, Alloc: a.ID, Deployment: a.DeploymentID, Healthy: &healthy})
 }
 
@@ -288,11 +296,14 @@ func (l *life) say(args []string) error {
 	n := l.hub.nodes[i]
 	switch args[1] {
 	case "healthy", "unhealthy":
-		if a.DeploymentID != "" && !a.ServerTerminal() {
+		if a.DeploymentID != "" && !a.ServerTerminal() && !n.judged[verdict{a.ID, a.DeploymentID}] {
 			l.report(n, a, fleet.ClientRunning)
 			l.health(n, a, args[1] == "healthy")
 		}
 	default:
+		if a.ClientStatus == fleet.ClientLost && a.ReportedStatus == "" && !n.mute {
+			return nil // it was told to stop before it had begun
+		}
 		l.report(n, a, args[1])
 	}
 	return nil

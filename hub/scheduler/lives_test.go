@@ -29,28 +29,37 @@ func TestLives(t *testing.T) {
 	t.Logf("seeds from %d", first)
 	var lives, judged atomic.Int64
 	var mu sync.Mutex
+	all := tally{}
 	var failed []uint64
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for judged.Load() < int64(*cases) {
 				s := first + uint64(lives.Add(1)) - 1
-				n, err := playLife(drawLife(s), nil)
-				judged.Add(int64(n))
+				happened, err := playLife(drawLife(s), nil)
+				mu.Lock()
+				now := judged.Add(int64(happened["events"]))
+				all.add(happened)
+				if every := int64(100_000); now/every > (now-int64(happened["events"]))/every {
+					t.Logf("%d events in %d lives, %d failed", now, lives.Load(), len(failed))
+				}
 				if err != nil {
-					mu.Lock()
 					failed = append(failed, s)
-					enough := len(failed) >= 5
-					mu.Unlock()
-					if enough {
-						return
-					}
+					t.Logf("seed %d: %v", s, err)
+				}
+				enough := len(failed) >= 5
+				mu.Unlock()
+				if enough {
+					return
 				}
 			}
 		})
 	}
 	workers.Wait()
-	t.Logf("%d events in %d lives", judged.Load(), lives.Load())
+	t.Logf("%d events in %d lives, the last of seed %d:%s", judged.Load(), lives.Load(), first+uint64(lives.Load())-1, all)
+	for _, what := range all.rare(int(judged.Load())) {
+		t.Errorf("that proves little: %s", what)
+	}
 	slices.Sort(failed)
 	for _, s := range failed {
 		lines := shrinkLife(drawLife(s))

@@ -1,0 +1,162 @@
+package scheduler_test
+
+import (
+	"fmt"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// taken lists what served and was stopped for the newest version in this event, with
+// nothing that serves in its stead.
+func (s *scene) taken() []*fleet.Alloc {
+	serves, old := map[string]bool{}, map[fleet.AllocID]bool{}
+	good := func(v *state.View, a *fleet.Alloc) bool {
+		return a.DesiredStatus == fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning && s.inSight(v, a)
+	}
+	for _, a := range s.allocs {
+		if good(s.v, a) {
+			serves[s.key(a)] = true
+		}
+	}
+	for _, a := range allocsOf(s.l.before, s.job.ID) {
+		old[a.ID] = good(s.l.before, a) && !a.DesiredTransition.Migrate && !a.DeploymentStatus.IsCanary()
+	}
+	var taken []*fleet.Alloc
+	for _, a := range s.allocs {
+		i, _ := a.NameIndex()
+		node, _ := s.v.Node(a.NodeID)
+		if !old[a.ID] || a.DesiredStatus != fleet.DesiredStop || a.ClientStatus != fleet.ClientRunning || serves[s.key(a)] ||
+			!s.everywhere() && i >= s.group.Count || s.line[0] == "halt" || node.DrainStrategy != nil || node.LastDrain != nil || !s.outdated(a) ||
+			s.everywhere() && !node.Schedulable() { // it is not replaced: the node takes no new work
+			continue
+		}
+		taken = append(taken, a)
+	}
+	return taken
+}
+
+// turns: no more is started anew at once than max_parallel says, nor at one site than
+// max_unavailable_per_site does; and nothing while the deployment holds it back.
+func (s *scene) turns() error {
+	u := s.group.Update
+	if u == nil || u.MaxParallel == 0 || s.job.Stopped() || s.job.Type != fleet.JobTypeService && s.job.Type != fleet.JobTypeSystem {
+		return nil
+	}
+	taken, emptied := s.taken(), s.emptied()
+	if len(taken) == 0 {
+		return nil
+	}
+	s.l.reached("taken down for a newer version", len(taken))
+	if s.was != nil && s.dep.Status == s.was.Status && (s.dep.Status == fleet.DeploymentPaused || s.dep.Status == fleet.DeploymentFailed) {
+		return fmt.Errorf("%d are taken down, and the deployment is %s", len(taken), s.dep.Status)
+	}
+	if s.was.RequiresPromotion() && s.dep.RequiresPromotion() && !s.everywhere() {
+		return fmt.Errorf("%d are taken down before the canaries are promoted", len(taken))
+	}
+	starting := emptied
+	for _, a := range s.unproven() {
+		old, _ := s.l.before.Alloc(a.ID)
+		judgedAnew := old.DeploymentID != a.DeploymentID && a.ClientStatus == fleet.ClientRunning // in this event, and was not started for that
+		if s.dep != nil && a.DeploymentID == s.dep.ID && s.inSight(s.v, a) && !a.DeploymentStatus.IsCanary() && !judgedAnew {
+			starting++
+		}
+	}
+	if len(taken)+starting > u.MaxParallel {
+		return fmt.Errorf("%d are taken down while %d start, max_parallel is %d", len(taken), starting, u.MaxParallel)
+	}
+	if u.MaxUnavailablePerSite == 0 {
+		return nil
+	}
+	return s.siteTurns(taken, u.MaxUnavailablePerSite)
+}
+
+// unproven lists what was there before this event, is of a deployment, and nobody has
+// seen healthy.
+func (s *scene) unproven() (list []*fleet.Alloc) {
+	for _, a := range s.allocs {
+		if _, known := s.l.before.Alloc(a.ID); known && a.DeploymentID != "" && !a.DeploymentStatus.IsHealthy() && !a.Terminal() {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// siteTurns: where something that served is taken down, no more of its site is out of
+// service than may be; and never does so much not run, though nobody had seen it healthy.
+func (s *scene) siteTurns(taken []*fleet.Alloc, most int) error {
+	served, out, down := map[string]bool{}, map[string]int{}, map[string]int{}
+	for _, a := range s.unproven() {
+		if old, _ := s.l.before.Alloc(a.ID); old.ClientStatus == fleet.ClientRunning && a.ClientStatus == fleet.ClientRunning &&
+			(old.DeploymentID == "" || old.DeploymentStatus.IsHealthy()) {
+			continue // it serves, and was taken in place in this event
+		}
+		site := s.siteBefore(a)
+		out[site]++
+		if a.ClientStatus != fleet.ClientRunning || !s.inSight(s.v, a) || a.DeploymentStatus.IsUnhealthy() {
+			down[site]++
+		}
+	}
+	for _, a := range taken {
+		site := s.site(a)
+		switch old, _ := s.l.before.Alloc(a.ID); {
+		case old.DeploymentID == "" || old.DeploymentStatus.IsHealthy():
+			served[site] = true
+			down[site]++
+		case old.DeploymentStatus.IsUnhealthy():
+			site = s.siteBefore(a)
+		default:
+			s.l.reached("taken down before it was seen healthy", 1)
+			down[site]++
+			site = s.siteBefore(a)
+		}
+		out[site]++
+	}
+	for site := range served {
+		if out[site] == most {
+			s.l.reached("taken down where a site has its limit", 1)
+		}
+	}
+	for _, a := range taken {
+		if site := s.site(a); served[site] && out[site] > most || down[site] > most {
+			return fmt.Errorf("of %d that are taken down some are at site %s, where %d are out of service and %d do not run; max_unavailable_per_site is %d",
+				len(taken), site, out[site], down[site], most)
+		}
+	}
+	return nil
+}
+
+// siteBefore is the site of what an allocation replaced, or its own.
+func (s *scene) siteBefore(a *fleet.Alloc) string {
+	if prev, ok := s.v.Alloc(a.PreviousAllocation); ok {
+		return s.site(prev)
+	}
+	return s.site(a)
+}
+
+// emptied counts the nodes on which a system job's deployment has stopped something in
+// an earlier event, to make room, and has nothing in its stead yet.
+func (s *scene) emptied() int {
+	if !s.everywhere() || s.dep == nil {
+		return 0
+	}
+	has, empty := map[fleet.NodeID]bool{}, map[fleet.NodeID]bool{}
+	for _, a := range s.allocs {
+		has[a.NodeID] = has[a.NodeID] || !a.Terminal() || a.DesiredStatus == fleet.DesiredRun
+	}
+	for _, a := range s.allocs {
+		n, ok := s.v.Node(a.NodeID)
+		old, known := s.l.before.Alloc(a.ID)
+		if ok && n.Schedulable() && !has[a.NodeID] && known && old.DesiredStatus == fleet.DesiredStop && a.NextAllocation == "" &&
+			a.AllocModifyIndex >= s.dep.CreateIndex && !a.DesiredTransition.Migrate && s.outdated(a) {
+			empty[a.NodeID] = true
+		}
+	}
+	s.l.reached("emptied for a newer version", len(empty))
+	return len(empty)
+}
+
+func (s *scene) site(a *fleet.Alloc) string {
+	n, _ := s.v.Node(a.NodeID)
+	return n.SiteName()
+}
