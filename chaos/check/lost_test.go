@@ -50,6 +50,7 @@ func TestWhatTheHubSaysIsGoneIsNotLost(t *testing.T) {
 				Event: &fleet.TaskEvent{Type: fleet.TaskTerminated},
 			})
 		}
+		e.Before = append(e.Before, e.Before...) // it was damaged twice, and held them both times
 		e.Before = append(e.Before, e.Rows...)
 		for i := range p.Hubs {
 			p.Hubs[i].NodeHistory = map[fleet.NodeID][]fleet.HistoryEntry{e.NodeID: {{

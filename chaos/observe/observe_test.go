@@ -95,6 +95,26 @@ func furnished(tb testing.TB) *pair {
 	return p
 }
 
+// dispatches has a job dispatched twice with the same token.
+func (p *pair) dispatches() {
+	p.tb.Helper()
+	job := &fleet.Job{
+		ID: "errand", Namespace: "default", Type: fleet.JobTypeBatch, ParameterizedJob: &fleet.ParameterizedJob{},
+		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}},
+	}
+	job.Defaults()
+	p.apply(state.JobRegister{Job: job, Now: 1})
+	stored, _ := p.stores[0].View().Job("default", "errand")
+	for _, id := range []fleet.JobID{"errand/dispatch-1", "errand/dispatch-2"} {
+		child := stored.Child(id, time.Unix(0, 1))
+		child.Dispatched, child.DispatchIdempotencyToken = true, "once"
+		e := p.apply(state.JobDispatch{Namespace: "default", ID: "errand", JobModifyIndex: stored.JobModifyIndex, Child: child, Now: 1})
+		if want := (check.Dispatch{Job: "errand", Child: "errand/dispatch-1", Token: "once"}); e.Dispatched == nil || *e.Dispatched != want {
+			p.tb.Errorf("a dispatch: %+v, want %+v", e.Dispatched, want)
+		}
+	}
+}
+
 func TestApplied(t *testing.T) {
 	p := furnished(t)
 	raw := rows(t, fleet.Transition{Kind: fleet.TransitionAgent},
@@ -125,6 +145,7 @@ func TestApplied(t *testing.T) {
 	if e.Fenced == nil || e.Fenced.Code != fleet.CodeCloned {
 		t.Errorf("a fence: %+v", e)
 	}
+	p.dispatches()
 	e = p.apply(state.JobDeregister{Namespace: "default", ID: "shop", Now: 6})
 	if len(e.Jobs) != 1 || !e.Jobs[0].Stop {
 		t.Errorf("a deregistration: %+v", e)
