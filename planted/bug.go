@@ -58,5 +58,6 @@ const (
 
 	// Of what the cluster says.
 	StaleRead          Bug = "stale-read"           // a hub answers a read without asking how far the leader is
+	CatalogueUntold    Bug = "catalogue-untold"     // who follows the catalogue of services is not told of what an allocation does to it
 	AcknowledgeInDoubt Bug = "acknowledge-in-doubt" // a write of unknown outcome is said to be done
 )

@@ -53,5 +53,6 @@ var catalogue = []Entry{
 	{OverlapForgotten, "launched-once"},
 	{DeadlineOfDrainOff, "drains-end"},
 	{StaleRead, "linearizable"},
+	{CatalogueUntold, "catalogue"},
 	{AcknowledgeInDoubt, "acknowledged-survives"},
 }

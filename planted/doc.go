@@ -64,5 +64,6 @@
 //	overlap-forgotten         launched-once
 //	deadline-of-drain-off     drains-end
 //	stale-read                linearizable
+//	catalogue-untold          catalogue
 //	acknowledge-in-doubt      acknowledged-survives
 package planted

@@ -33,6 +33,10 @@ func TestExcused(t *testing.T) {
 		}},
 		{"an update begins in its window", nil, func(p *plant) { p.stopInWindow(4 * time.Minute) }},
 		{"an update begins in its window, and takes a while", nil, func(p *plant) { p.stopInWindow(5*time.Minute + 3*time.Second) }},
+		{"a service comes, and who follows the catalogue is told", nil, func(p *plant) {
+			p.offers(5, "shop")
+			p.offers(6, "shop", "till")
+		}},
 		{"canaries that somebody promoted", nil, func(p *plant) {
 			p.see(check.Observation{Request: &check.Request{What: check.AskPromote, Job: "job"}})
 			p.entry("deployment_promote", &check.Effects{Promoted: []check.Promotion{{Deployment: "deployment", Job: "job"}}})

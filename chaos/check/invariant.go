@@ -43,6 +43,7 @@ const (
 	DrainsEnd            Invariant = 31
 	DeploymentsEnd       Invariant = 32
 	Windows              Invariant = 33
+	CatalogueTrue        Invariant = 34
 )
 
 var invariants = [...]struct{ slug, statement string }{
@@ -79,6 +80,7 @@ var invariants = [...]struct{ slug, statement string }{
 	DrainsEnd:            {"drains-end", "a drain is over by its deadline, and nothing of the node's is to run there then"},
 	DeploymentsEnd:       {"deployments-end", "every deployment ends"},
 	Windows:              {"windows", "an edge begins no update outside of its windows, also out of reach"},
+	CatalogueTrue:        {"catalogue", "the catalogue of services names nothing that has ended, and tells of each of its changes"},
 }
 
 // All are the invariants, by number.

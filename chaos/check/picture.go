@@ -33,12 +33,26 @@ type Hub struct {
 	Allocs      []fleet.Alloc
 	Evals       []fleet.Evaluation
 	Deployments []fleet.Deployment `json:",omitempty"` // that go on
+	Catalogue   *Catalogue         `json:",omitempty"` // of services; nil: not looked at
 
 	NodeHistory  map[fleet.NodeID][]fleet.HistoryEntry
 	AllocHistory map[fleet.AllocID][]fleet.HistoryEntry
 	// Dropped counts what the hub let go of each allocation's history, at its
 	// bound.
 	Dropped map[fleet.AllocID]uint64
+}
+
+// Catalogue is a hub's catalogue of services.
+type Catalogue struct {
+	Index  fleet.Index // of its newest change, as those are told who follow it
+	Offers []Offer     `json:",omitempty"` // in the order of allocations
+}
+
+// Offer is one service of an allocation.
+type Offer struct {
+	Service string
+	Alloc   fleet.AllocID
+	Status  string
 }
 
 // Edge is one edge: its journal, and what really runs there.

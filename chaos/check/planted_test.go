@@ -17,6 +17,7 @@ type plant struct {
 	e, other *told
 	job      *fleet.Job
 	id       fleet.AllocID
+	ended    bool // as a hub shows it
 }
 
 func newPlant(tb testing.TB, d *fleet.Disconnect) *plant {

@@ -244,6 +244,19 @@ func (p *plant) stopInWindow(past time.Duration) {
 	p.stop(p.e, p.id)
 }
 
+// offers has a hub show its catalogue, which changed last with an entry.
+func (p *plant) offers(index fleet.Index, services ...string) {
+	a := *p.allocs[p.id]
+	if p.ended {
+		a.ClientStatus = fleet.ClientFailed
+	}
+	h := &check.Hub{Name: "hub-1", Catalogue: &check.Catalogue{Index: index}, Allocs: []fleet.Alloc{a}}
+	for _, s := range services {
+		h.Catalogue.Offers = append(h.Catalogue.Offers, check.Offer{Service: s, Alloc: p.id, Status: fleet.ServiceReachable})
+	}
+	p.see(check.Observation{Hub: h})
+}
+
 func (p *plant) drain(d check.Drain) {
 	d.Node = p.e.node
 	p.entry("node_drain", &check.Effects{Drains: []check.Drain{d}})
@@ -321,6 +334,15 @@ func inRollouts() []planting {
 		}},
 		{"an edge begins to when the window has just closed", check.Windows, nil, func(p *plant) {
 			p.stopInWindow(5*time.Minute + 6*time.Second)
+		}},
+		{"a service comes and nobody is told", check.CatalogueTrue, nil, func(p *plant) {
+			p.offers(5, "shop")
+			p.offers(5, "shop", "till")
+		}},
+		{"a service is there of what has ended", check.CatalogueTrue, nil, func(p *plant) {
+			p.offers(5, "shop")
+			p.ended = true
+			p.offers(5, "shop")
 		}},
 		{"a drain goes on after its deadline", check.DrainsEnd, nil, func(p *plant) {
 			p.drain(check.Drain{Deadline: 30 * time.Second})

@@ -29,6 +29,10 @@ func Hub(name string, v *state.View, histories bool) *check.Hub {
 			h.Deployments = append(h.Deployments, *d)
 		}
 	}
+	h.Catalogue = &check.Catalogue{Index: v.TableIndex("services")}
+	for s := range v.Services("*", "", "") {
+		h.Catalogue.Offers = append(h.Catalogue.Offers, check.Offer{Service: s.ServiceName, Alloc: s.AllocID, Status: s.Status})
+	}
 	if !histories {
 		return h
 	}

@@ -32,11 +32,12 @@ func (d *drawer) rollouts(rng *rand.Rand) {
 	d.windows()
 }
 
-// windowStream is of windows, as rolloutStream of what was added before them.
+// windowStream is of windows and services, as rolloutStream of what was added before them.
 const windowStream = 0x2a17
 
-// windows has some rollouts keep to windows of updates. One opens often enough for all to
-// be over when the fleet has to be quiet.
+// windows has some rollouts keep to windows of updates, and some jobs be in the catalogue
+// of services. A window opens often enough for all to be over when the fleet has to be
+// quiet.
 func (d *drawer) windows() {
 	d.rng = rand.New(rand.NewPCG(d.s.Seed, windowStream))
 	for i := range d.s.Jobs {
@@ -44,6 +45,10 @@ func (d *drawer) windows() {
 			r.WindowEvery = pick(d.rng, time.Minute, 2*time.Minute)
 			r.WindowFor = d.between(20*time.Second, r.WindowEvery*2/3)
 		}
+	}
+	for i := range d.s.Jobs {
+		j := &d.s.Jobs[i]
+		j.Serves = j.Type == fleet.JobTypeService && d.chance(30)
 	}
 }
 

@@ -47,6 +47,9 @@ func (j Job) Spec() (*fleet.Job, error) {
 	if fleet.RunsEverywhere(j.Type) {
 		group.Count = 1
 	}
+	if j.Serves {
+		group.Services = []fleet.Service{{Name: string(j.ID), Provider: fleet.ProviderNomad}}
+	}
 	if j.Every > 0 {
 		spec, _ := cronOf(j.Every)
 		job.Periodic = &fleet.Periodic{Enabled: true, Spec: spec, ProhibitOverlap: j.NoOverlap}

@@ -157,6 +157,7 @@ var jobAttributes = []attribute[Job]{
 	waitForAttribute,
 	timeAttribute("window_every", func(j *Job) *time.Duration { return &j.Rollout.WindowEvery }),
 	timeAttribute("window_for", func(j *Job) *time.Duration { return &j.Rollout.WindowFor }),
+	wordAttribute("serves", func(j *Job) *bool { return &j.Serves }),
 	timeAttribute("every", func(j *Job) *time.Duration { return &j.Every }),
 	wordAttribute("prohibit_overlap", func(j *Job) *bool { return &j.NoOverlap }),
 	timeAttribute("run_for", func(j *Job) *time.Duration { return &j.Task.RunFor }),

@@ -81,6 +81,7 @@ type Job struct {
 	Restart     *fleet.RestartPolicy
 	Reschedule  *fleet.ReschedulePolicy
 	Rollout     Rollout
+	Serves      bool          // it is in the catalogue of services
 	Every       time.Duration // it is launched so often, by the clock; 0: it runs itself
 	NoOverlap   bool          // prohibit_overlap
 	Task        Script

@@ -175,6 +175,7 @@ func (k *shrinker) smallerJobs(ctx context.Context) {
 			func(j Job) Job { j.Distinct = false; return j },
 			func(j Job) Job { j.Rollout = Rollout{}; return j },
 			func(j Job) Job { j.Rollout = Rollout{MaxParallel: j.Rollout.MaxParallel}; return j },
+			func(j Job) Job { j.Serves = false; return j },
 			func(j Job) Job { j.Rollout.WindowEvery, j.Rollout.WindowFor = 0, 0; return j },
 			func(j Job) Job { j.Rollout.Canary, j.Rollout.AutoPromote = 0, false; return j },
 			func(j Job) Job {

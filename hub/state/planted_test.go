@@ -30,6 +30,7 @@ func TestPlantedBugsMisbehave(t *testing.T) {
 		{planted.EvaluateSuperseded, comeBackAndReplayInPart, "", "reconnect"},
 		{planted.LaunchNotNoted, launchTwice, "conflict", "launched twice"},
 		{planted.OverlapForgotten, launchBeside, "alone", "beside another"},
+		{planted.CatalogueUntold, offer, "told", "untold"},
 		{planted.AppliedNumberBack, bootAnew, "applied up to 1", "went back: epoch 1 to 2, session 1 to 2, row 1 to 0"},
 	} {
 		t.Run(string(c.bug), func(t *testing.T) {
@@ -119,6 +120,20 @@ func skipARow(w *world) string {
 	node, id := shop(w)
 	w.journal(node, says(id, fleet.ClientPending), says(id, fleet.ClientRunning))
 	return said(w.send(w.rows(node, 2, 2))[0])
+}
+
+func offer(w *world) string {
+	node := w.node("n1")
+	j := job("shop", fleet.JobTypeService, 1)
+	j.TaskGroups[0].Services = []fleet.Service{{Name: "shop", Provider: fleet.ProviderNomad}}
+	w.register(j)
+	id := w.place("shop", node, 1)[0]
+	before := w.store.View().TableIndex("services")
+	w.report(node, fleet.ClientRunning, id)
+	if w.store.View().TableIndex("services") == before {
+		return "untold"
+	}
+	return "told"
 }
 
 func sendUnderOldEpoch(w *world) string {

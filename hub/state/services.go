@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	"skerry/fleet"
+	"skerry/planted"
 )
 
 // metaServices is the row of tableMeta that a change of the catalogue of services
@@ -14,7 +15,7 @@ const metaServices = "services"
 // nil.
 func (t *tx) catalogue(old, new *fleet.Alloc) {
 	was, is := old != nil && old.Offers(), new != nil && new.Offers()
-	if was != is || was && is && offersOtherwise(old, new) {
+	if (was != is || was && is && offersOtherwise(old, new)) && !planted.On(planted.CatalogueUntold) {
 		t.bump(metaServices)
 	}
 }

@@ -1,0 +1,52 @@
+package check
+
+import (
+	"slices"
+
+	"skerry/fleet"
+)
+
+// catalogue judges what hubs say of services: that each change is told to those who follow
+// the catalogue, and that nothing is in it that has ended.
+type catalogue struct {
+	last map[string]Catalogue // of each hub
+}
+
+func newCatalogue() *catalogue { return &catalogue{last: map[string]Catalogue{}} }
+
+func (t *catalogue) see(s *scene, o *Observation) {
+	switch {
+	case o.Fault.rewinds():
+		clear(t.last)
+	case o.Hub != nil && o.Hub.Catalogue != nil:
+		t.look(s, o.Hub)
+	}
+}
+
+func (t *catalogue) look(s *scene, h *Hub) {
+	now := *h.Catalogue
+	before, known := t.last[h.Name]
+	t.last[h.Name] = now
+	if len(now.Offers) == 0 && len(before.Offers) == 0 {
+		return
+	}
+	s.judge(CatalogueTrue)
+	if known && before.Index == now.Index && !slices.Equal(before.Offers, now.Offers) {
+		s.broke(CatalogueTrue, h.Name, "its catalogue of services has %d entries and had %d, or has others: who follows it was told of no change since entry %d",
+			len(now.Offers), len(before.Offers), now.Index)
+	}
+	offers := map[fleet.AllocID]string{}
+	for _, o := range now.Offers {
+		offers[o.Alloc] = o.Service
+	}
+	for i := range h.Allocs {
+		if a := &h.Allocs[i]; offers[a.ID] != "" && a.Terminal() {
+			s.broke(CatalogueTrue, h.Name, "service %s is in the catalogue with allocation %s, which is to %s and is %s",
+				offers[a.ID], fleet.Short(a.ID), a.DesiredStatus, a.ClientStatus)
+		}
+	}
+}
+
+func (t *catalogue) tick(*scene) {}
+
+func (t *catalogue) end(*scene, *Picture) {}
