@@ -40,7 +40,7 @@ func (t *catalogue) look(s *scene, h *Hub) {
 		offers[o.Alloc] = o.Service
 	}
 	for i := range h.Allocs {
-		if a := &h.Allocs[i]; offers[a.ID] != "" && a.Terminal() {
+		if a := &h.Allocs[i]; offers[a.ID] != "" && a.Terminal() && !a.AwaitsWindow() {
 			s.broke(CatalogueTrue, h.Name, "service %s is in the catalogue with allocation %s, which is to %s and is %s",
 				offers[a.ID], fleet.Short(a.ID), a.DesiredStatus, a.ClientStatus)
 		}

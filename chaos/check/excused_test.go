@@ -33,6 +33,12 @@ func TestExcused(t *testing.T) {
 		}},
 		{"an update begins in its window", nil, func(p *plant) { p.stopInWindow(4 * time.Minute) }},
 		{"an update begins in its window, and takes a while", nil, func(p *plant) { p.stopInWindow(5*time.Minute + 3*time.Second) }},
+		{"a service stays whose stop waits for a window", nil, func(p *plant) {
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.allocs[p.id].StopWindows = []fleet.UpdateWindow{{Cron: "0 * * * *", Duration: 5 * time.Minute}}
+			p.offers(5, "shop")
+			p.allocs[p.id].DesiredStatus, p.allocs[p.id].StopWindows = fleet.DesiredRun, nil
+		}},
 		{"a service comes, and who follows the catalogue is told", nil, func(p *plant) {
 			p.offers(5, "shop")
 			p.offers(6, "shop", "till")
