@@ -17,7 +17,7 @@ const digestEvery = 64
 var kinds = map[state.Kind]string{
 	state.KindJobRegister: "job_register", state.KindJobDeregister: "job_deregister", state.KindNodeRegister: "node_register",
 	state.KindSessionOpen: "session_open", state.KindNodeStatus: "node_status", state.KindAllocUpdates: "alloc_updates",
-	state.KindPlan: "plan", state.KindEvals: "evals", state.KindAllocStop: "alloc_stop", state.KindPool: "pool",
+	state.KindPlan: "plan", state.KindEvals: "evals", state.KindAllocStop: "alloc_stop", state.KindPool: "pool", state.KindPoolDelete: "pool_delete",
 	state.KindNamespaceStore: "namespace", state.KindNamespaceDelete: "namespace_delete",
 	state.KindClusterInit: "cluster_init", state.KindToken: "token", state.KindFence: "fence", state.KindNodeResync: "node_resync",
 	state.KindEvalDelete: "eval_delete", state.KindNodeEligible: "node_eligibility", state.KindCertificate: "certificate",
