@@ -49,14 +49,16 @@ func (p *Peers) Call(ctx context.Context, addr, method string, body []byte) ([]b
 
 // exchange reads the answer to a request. The end goes with the request, and the
 // handler's with the answer: else each side has to tell the other to stop, which
-// takes two packets more than the two that carry the call.
+// takes two packets more than the two that carry the call. A handler that was faster than
+// that end stopped reading, so that it cannot be sent: the answer tells how the call went.
 func exchange(stream *transport.Stream) (a answer, reply []byte, err error) {
-	if err := stream.CloseWrite(); err != nil {
-		return a, nil, err
-	}
+	closed := stream.CloseWrite()
 	size, err := readHeader(stream, &a)
 	if err == nil && a.Err == nil {
 		reply, err = readBody(stream, size)
+	}
+	if err != nil && closed != nil {
+		err = errors.Join(unexpected(err), closed)
 	}
 	return a, reply, err
 }

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"context"
 	"io"
 
 	"skerry/fleet"
@@ -30,4 +31,21 @@ func WriteChunks(w io.Writer, b []byte, failure *fleet.Error) error {
 		return err
 	}
 	return c.end(failure)
+}
+
+// CallLate is Call, but for the end of the request: that goes out when the handler has
+// answered and stopped reading, as it may when it is fast.
+func (p *Peers) CallLate(ctx context.Context, addr, method string, body []byte) ([]byte, error) {
+	stream, stop, err := p.request(ctx, addr, method, body)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	select {
+	case <-stream.Writing().Done():
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	_, reply, err := exchange(stream)
+	return reply, err
 }

@@ -147,6 +147,17 @@ func TestManyCallsShareAConnection(t *testing.T) {
 	}
 }
 
+// TestAnswerBeforeTheEnd has a handler answer, and stop reading, before the end of the
+// request went out: the call has succeeded all the same.
+func TestAnswerBeforeTheEnd(t *testing.T) {
+	server := mustHub(t, "one", anyPort, peers.Config{}, serveEcho)
+	client := mustHub(t, "two", anyPort, peers.Config{}, nil)
+	got, err := client.peers.CallLate(t.Context(), server.addr, "echo", []byte("x"))
+	if err != nil || string(got) != "two:x" {
+		t.Fatalf("got %q, %v", got, err)
+	}
+}
+
 func TestErrorsTravel(t *testing.T) {
 	refusal := fleet.Errorf(fleet.CodeNotLeader, "ask another").WithHint("two")
 	server := mustHub(t, "one", anyPort, peers.Config{}, func(p *peers.Peers) {
