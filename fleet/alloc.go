@@ -160,6 +160,7 @@ const (
 	TaskNotRestarting = "Not Restarting"
 	TaskRestartSignal = "Restart Signaled"
 	TaskSignaling     = "Signaling"
+	TaskWaitsToStop   = "Waiting for shutdown delay" // it is to end, and its services are withdrawn
 	TaskKilling       = "Killing"
 	TaskKilled        = "Killed"
 	TaskRestored      = "Restored"     // found running by an agent that came back

@@ -71,8 +71,37 @@ func (a *Alloc) serviceStatus(n *Node) string {
 	return ServiceReachable
 }
 
+// Ending reports whether one of the allocation's tasks is being ended, or was: with it the
+// allocation ends, as soon as its shutdown delays and kill timeouts are over.
+func (a *Alloc) Ending() bool {
+	for _, s := range a.TaskStates {
+		if s.Ending() {
+			return true
+		}
+	}
+	return false
+}
+
+// Ending reports whether the task is being ended, or was, since it started last.
+func (s TaskState) Ending() bool {
+	for _, e := range slices.Backward(s.Events) {
+		switch e.Type {
+		case TaskWaitsToStop, TaskKilling:
+			return true
+		case TaskStarted:
+			return false
+		}
+	}
+	return false
+}
+
+// Offers reports whether the task's services are in the catalogue: while it runs, and is
+// not to end.
+func (s TaskState) Offers() bool { return s.State == TaskRunning && !s.Ending() }
+
 // Registrations lists what an allocation offers: nothing unless it shall run and does.
-// A task's services are there while that task runs. What names a port that the
+// A task's services are there while that task runs, a group's while none of the tasks is
+// being ended. What names a port that the
 // allocation does not have, or whose name is none once ${…} is filled in, is left out.
 func (a *Alloc) Registrations(n *Node, region string) []ServiceRegistration {
 	if n == nil || !a.Offers() {
@@ -81,11 +110,14 @@ func (a *Alloc) Registrations(n *Node, region string) []ServiceRegistration {
 	var found []ServiceRegistration
 	g := a.Group()
 	for i := range g.Services {
+		if a.Ending() {
+			break
+		}
 		found = a.register(found, &g.Services[i], TaskPlace{Alloc: a, Node: n, Region: region})
 	}
 	for i := range g.Tasks {
 		t := &g.Tasks[i]
-		if a.TaskStates[t.Name].State != TaskRunning {
+		if !a.TaskStates[t.Name].Offers() {
 			continue
 		}
 		for k := range t.Services {

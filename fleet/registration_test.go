@@ -39,6 +39,15 @@ func offering() (fleet.Alloc, *fleet.Node) {
 	return a, n
 }
 
+// running is a task that runs and to which that has happened.
+func running(events ...string) fleet.TaskState {
+	s := fleet.TaskState{State: fleet.TaskRunning}
+	for _, e := range events {
+		s.Events = append(s.Events, fleet.TaskEvent{Type: e})
+	}
+	return s
+}
+
 func TestRegistrations(t *testing.T) {
 	a, n := offering()
 	got := a.Registrations(n, "global")
@@ -80,6 +89,18 @@ func TestWhatIsRegistered(t *testing.T) {
 		{"its task waits for a restart", func(a *fleet.Alloc, _ *fleet.Node) {
 			a.TaskStates = map[string]fleet.TaskState{"main": {State: fleet.TaskPending}}
 		}, []string{"shop-dc1 10.0.0.5 20000 reachable"}},
+		{"its task waits to be stopped", func(a *fleet.Alloc, _ *fleet.Node) {
+			a.TaskStates = map[string]fleet.TaskState{"main": running(fleet.TaskStarted, fleet.TaskWaitsToStop, fleet.TaskRestored)}
+		}, nil},
+		{"its task is being stopped", func(a *fleet.Alloc, _ *fleet.Node) {
+			a.TaskStates = map[string]fleet.TaskState{"main": running(fleet.TaskStarted, fleet.TaskKilling)}
+		}, nil},
+		{"another task of the group was stopped", func(a *fleet.Alloc, _ *fleet.Node) {
+			a.TaskStates["beside"] = fleet.TaskState{State: fleet.TaskDead, Events: running(fleet.TaskKilling, fleet.TaskTerminated, fleet.TaskKilled).Events}
+		}, []string{"admin 192.0.2.7 20001 reachable"}},
+		{"its task was started again since", func(a *fleet.Alloc, _ *fleet.Node) {
+			a.TaskStates = map[string]fleet.TaskState{"main": running(fleet.TaskKilling, fleet.TaskTerminated, fleet.TaskStarted)}
+		}, []string{"shop-dc1 10.0.0.5 20000 reachable", "admin 192.0.2.7 20001 reachable"}},
 		{"the machine moved", func(_ *fleet.Alloc, n *fleet.Node) { n.Attributes[fleet.AttributeIPAddress] = "10.0.0.6" },
 			[]string{"shop-dc1 10.0.0.6 20000 reachable", "admin 192.0.2.7 20001 reachable"}},
 		{"an address of its own", func(a *fleet.Alloc, _ *fleet.Node) { a.Job.TaskGroups[0].Services[0].Address = "shop.example" },

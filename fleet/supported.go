@@ -20,8 +20,6 @@ var unsupported = []struct {
 	{"dns block", []string{"TaskGroups.Networks.DNS"}},
 	{"cni block", []string{"TaskGroups.Networks.CNI"}},
 	{"hostname of a network", []string{"TaskGroups.Networks.Hostname"}},
-	{"scaling block of a task", []string{"TaskGroups.Tasks.ScalingPolicies"}},
-	{"shutdown_delay", []string{"TaskGroups.ShutdownDelay", "TaskGroups.Tasks.ShutdownDelay"}},
 	{"numa block", []string{"TaskGroups.Tasks.Resources.NUMA"}},
 	{"secrets memory", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
 	{"multiregion block", []string{"Multiregion"}},
@@ -115,9 +113,6 @@ func (j *Job) plainly() Job {
 		usual := Consul{Cluster: DefaultCluster}
 		if g.Consul != nil && (*g.Consul == usual || *g.Consul == Consul{Cluster: DefaultCluster, Namespace: DefaultNamespace}) {
 			g.Consul = nil
-		}
-		if g.ShutdownDelay != nil && *g.ShutdownDelay == 0 {
-			g.ShutdownDelay = nil
 		}
 		g.Services = plainServices(g.Services)
 		g.Tasks = slices.Clone(g.Tasks)

@@ -216,6 +216,26 @@ func (p *ParameterizedJob) validate(ps *Problems, path string) {
 	}
 }
 
+// validateScaling checks a task's scaling blocks. Nothing holds the task to their bounds:
+// whoever scales it registers its job with other resources.
+func (t *Task) validateScaling(ps *Problems, at string) {
+	for i, s := range t.ScalingPolicies {
+		path := fmt.Sprintf("%s.ScalingPolicies[%d]", at, i)
+		switch {
+		case s.Type != ScalingVerticalCPU && s.Type != ScalingVerticalMem:
+			ps.addHint(path+".Type", "it is vertical_cpu or vertical_mem", "a task has no scaling of type %q", s.Type)
+		case slices.ContainsFunc(t.ScalingPolicies[:i], func(o ScalingPolicy) bool { return o.Type == s.Type }):
+			ps.add(path+".Type", "a task has one scaling block of type %s", s.Type)
+		}
+		if s.Min != nil && *s.Min < 0 {
+			ps.add(path+".Min", "may not be negative: %d", *s.Min)
+		}
+		if s.Max != nil && (*s.Max < 0 || s.Min != nil && *s.Max < *s.Min) {
+			ps.add(path+".Max", "%d is less than the min", *s.Max)
+		}
+	}
+}
+
 func (s *ScalingPolicy) validate(ps *Problems, path string, count int) {
 	if s.Type != ScalingHorizontal {
 		ps.add(path+".Type", "a group is scaled by its count: the type is %s, not %q", ScalingHorizontal, s.Type)

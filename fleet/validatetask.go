@@ -12,6 +12,7 @@ import (
 func (t *Task) validateParts(ps *Problems, at string, g *TaskGroup) {
 	checkAffinities(ps, at, t.Affinities)
 	checkDuration(ps, at+".ShutdownDelay", t.ShutdownDelay)
+	t.validateScaling(ps, at)
 	if l := t.Lifecycle; l != nil {
 		switch l.Hook {
 		case HookPrestart, HookPoststart, HookPoststop:

@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"skerry/fleet"
 )
@@ -11,6 +12,7 @@ func TestWarnings(t *testing.T) {
 	group := func(name string, count int, u *fleet.Update) fleet.TaskGroup {
 		return fleet.TaskGroup{Name: name, Count: count, Update: u}
 	}
+	second, services := time.Second, []fleet.Service{{Name: "s"}}
 	for _, tc := range []struct {
 		name    string
 		jobType string
@@ -28,6 +30,14 @@ func TestWarnings(t *testing.T) {
 		{"the other one has no canaries", fleet.JobTypeService, []fleet.TaskGroup{
 			group("a", 2, &fleet.Update{MaxParallel: 1, Canary: 1, AutoPromote: true}), group("b", 2, &fleet.Update{MaxParallel: 1}),
 		}, nil},
+		{"F23 services that stop at once", fleet.JobTypeService, []fleet.TaskGroup{{Name: "a", Tasks: []fleet.Task{{Services: services}}}, {Name: "b", Services: services}},
+			[]string{`group "a" has services, and neither it nor a task has a shutdown_delay`, `group "b"`}},
+		{"services that do not", fleet.JobTypeService, []fleet.TaskGroup{
+			{Name: "a", ShutdownDelay: &second, Services: services}, {Name: "b", Services: services, Tasks: []fleet.Task{{ShutdownDelay: second}}},
+		}, nil},
+		{"F47 an identity for everybody and for ever", fleet.JobTypeService, []fleet.TaskGroup{{Name: "a", Tasks: []fleet.Task{{Name: "t", Identities: []fleet.WorkloadIdentity{
+			{Name: "x"}, {Name: "y", Audience: []string{"shop"}, TTL: second}, {Name: fleet.DefaultIdentity},
+		}}}}}, []string{`task "t": identity "x" has no audience`, `identity "x" has no ttl`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := (&fleet.Job{Type: tc.jobType, TaskGroups: tc.groups}).Warnings()

@@ -12,8 +12,8 @@ import (
 //	none                    unknown, never lost, not         lost and replaced at once
 //	                        replaced, keep_original
 //	lost_after T            unknown for T, then lost; replaced meanwhile where replace
-//	stop_on_client_after S  unknown until S and the kill     lost at once, replaced when S and
-//	                        timeout are over, then lost      the kill timeout are over
+//	stop_on_client_after S  unknown until S and the time     lost at once, replaced when S and
+//	                        to stop are over, then lost      the time to stop are over
 //	                        and replaced
 //	  and replace = false   unknown, never lost, not replaced
 //	neither of the two      unknown, never lost, replaced    lost and replaced at once
@@ -53,7 +53,7 @@ func AbsenceOf(g *fleet.TaskGroup, poolDefault string) Absence {
 		p.Tolerated = !nomad || !replace
 		p.PendingLost = nomad && replace
 		if replace {
-			p.Hold = *block.StopOnClientAfter + killTimeout(g)
+			p.Hold = *block.StopOnClientAfter + timeToStop(g)
 			p.LostAfter = p.Hold
 		}
 	default:
@@ -67,13 +67,21 @@ func (p Absence) expired(since, now time.Time) bool {
 	return p.LostAfter > 0 && !now.Before(since.Add(p.LostAfter))
 }
 
-// killTimeout is the longest that the tasks of a group may take to end.
-func killTimeout(g *fleet.TaskGroup) time.Duration {
-	var longest time.Duration
-	for _, t := range g.Tasks {
-		longest = max(longest, t.KillTimeout)
+// timeToStop is the longest that the tasks of a group may take to end: after the group's
+// shutdown_delay a leader does, and then all others at once, each after its own delay.
+func timeToStop(g *fleet.TaskGroup) time.Duration {
+	var group, leader, others time.Duration
+	if g.ShutdownDelay != nil {
+		group = *g.ShutdownDelay
 	}
-	return longest
+	for _, t := range g.Tasks {
+		if took := t.ShutdownDelay + t.KillTimeout; t.Leader {
+			leader = max(leader, took)
+		} else {
+			others = max(others, took)
+		}
+	}
+	return group + leader + others
 }
 
 // awaySince is when the hub lost sight of an allocation that is unknown, or lost

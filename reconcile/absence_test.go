@@ -54,6 +54,16 @@ func TestAbsenceOf(t *testing.T) {
 			}
 		})
 	}
+	// Nothing may take its place before the last of its tasks can have ended: after the
+	// group's delay the leader's, and then the longest of the others', 5 + 3 + 1 + 4 + 7 s.
+	delay := 5 * time.Second
+	g := &fleet.TaskGroup{Disconnect: &fleet.Disconnect{StopOnClientAfter: &minute}, ShutdownDelay: &delay, Tasks: []fleet.Task{
+		{Name: "leader", Leader: true, ShutdownDelay: 3 * time.Second, KillTimeout: time.Second},
+		{Name: "slow", ShutdownDelay: 4 * time.Second, KillTimeout: 7 * time.Second}, {Name: "quick", KillTimeout: 8 * time.Second},
+	}}
+	if got := reconcile.AbsenceOf(g, fleet.DisconnectKeep).Hold; got != minute+20*time.Second {
+		t.Errorf("with delays: held for %v", got)
+	}
 	if got := reconcile.AbsenceOf(nil, ""); got != (reconcile.Absence{Tolerated: true, Reconcile: original}) {
 		t.Errorf("unknown group: %+v", got)
 	}

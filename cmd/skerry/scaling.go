@@ -56,7 +56,13 @@ func (o *operator) policies(cmd *cobra.Command, q url.Values) ([]api.ScalingStub
 }
 
 // target is what a policy is about.
-func target(p api.ScalingStub) string { return p.Target["Job"] + "." + p.Target["Group"] }
+func target(p api.ScalingStub) string {
+	of := p.Target["Job"] + "." + p.Target["Group"]
+	if task := p.Target["Task"]; task != "" {
+		of += "." + task
+	}
+	return of
+}
 
 func scalingInfo(o *operator) *cobra.Command {
 	return &cobra.Command{

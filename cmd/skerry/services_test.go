@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func TestServicesForReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	job := fmt.Sprintf(`{"Job": {"ID": "shop", "Type": "service", "Datacenters": ["*"], "TaskGroups": [{
-		"Name": "web", "Networks": [{"DynamicPorts": [{"Label": "http"}]}],
+		"Name": "web", "ShutdownDelay": 8000000000, "Networks": [{"DynamicPorts": [{"Label": "http"}]}],
 		"Update": {"MinHealthyTime": 1000000000},
 		"Services": [{"Name": "shop", "Provider": "nomad", "PortLabel": "http", "Tags": ["scraped"], "Checks": [
 			{"Name": "alive", "Type": "http", "Path": "/health", "Interval": 1000000000, "Timeout": 1000000000}]}],
@@ -81,6 +82,40 @@ func TestServicesForReal(t *testing.T) {
 			return ""
 		}
 		return fmt.Sprintf("%+v", deployments)
+	})
+	mustCloseAfterNotice(t, hubAddress, found[0])
+}
+
+// mustCloseAfterNotice stops the shop: it goes on serving who has found it for its
+// shutdown_delay, and is found no more meanwhile.
+func mustCloseAfterNotice(t *testing.T, hubAddress string, shop fleet.ServiceRegistration) {
+	t.Helper()
+	mustAnswer(t, http.MethodDelete, hubAddress+"/v1/job/shop?purge=false", "", nil)
+	eventually(t, "the edge says that it waits", func() string {
+		var a struct{ TaskStates map[string]fleet.TaskState }
+		mustAnswer(t, http.MethodGet, hubAddress+"/v1/allocation/"+string(shop.AllocID), "", &a)
+		events := a.TaskStates["serve"].Events
+		if slices.ContainsFunc(events, func(e fleet.TaskEvent) bool { return e.Type == fleet.TaskWaitsToStop }) {
+			return ""
+		}
+		return fmt.Sprintf("%+v", events)
+	})
+	address := fmt.Sprintf("http://%s:%d/metrics", shop.Address, shop.Port)
+	res, err := http.Get(address)
+	if err != nil {
+		t.Fatalf("the shop closed without notice: %v", err)
+	}
+	res.Body.Close()
+	var found []fleet.ServiceRegistration
+	if err := answer(t, http.MethodGet, hubAddress+"/v1/service/shop", "", &found); err != nil || len(found) > 0 {
+		t.Fatalf("a shop that closes is in the catalogue: %+v, %v", found, err)
+	}
+	eventually(t, "the shop has closed", func() string {
+		if res, err := http.Get(address); err == nil {
+			res.Body.Close()
+			return "it answers"
+		}
+		return ""
 	})
 }
 

@@ -17,7 +17,7 @@ func (t *task) start(ctx context.Context) (drivers.Task, error) {
 	f := &t.runner.factory
 	t.rec.Attempt++
 	t.rec.Restarts, t.rec.Handle, t.rec.Restarting, t.rec.Ended, t.rec.Due = t.state.Restarts, nil, "", false, 0
-	t.rec.Unhealthy = false
+	t.rec.Unhealthy, t.rec.Ending, t.rec.StopAt = false, 0, 0
 	if err := t.remember(ctx); err != nil {
 		return nil, err
 	}
@@ -87,6 +87,7 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 		}
 	}
 	killed, restarts := t.killed, t.restarts
+	var stop <-chan time.Time // when it has lingered
 	for {
 		select {
 		case exit := <-exits:
@@ -94,6 +95,14 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 			return t.conclude(ctx, outcome{exit: exit}, live)
 		case <-killed:
 			killed, restarts = nil, nil
+			at, err := t.linger(ctx)
+			if err != nil {
+				return err
+			}
+			timer := time.NewTimer(max(at-t.runner.factory.Mono(), 0))
+			defer timer.Stop()
+			stop = timer.C
+		case <-stop:
 			if err := t.end(ctx, live); err != nil {
 				return err
 			}

@@ -42,6 +42,11 @@ type record struct {
 	// Unhealthy says that the task's checks have it ended and not an operator: the
 	// restart policy counts that.
 	Unhealthy bool `json:"unhealthy,omitempty"`
+	// Ending is when, by the monotonic time of BootID, the first of the allocation's tasks
+	// was to end, and StopAt when this one is to be stopped; 0: it has no shutdown_delay,
+	// or is not to end.
+	Ending time.Duration `json:"ending,omitempty"`
+	StopAt time.Duration `json:"stop_at,omitempty"`
 	// Ended says that the attempt's end was journaled, and Due at what monotonic
 	// time the next one is to be started.
 	Ended bool          `json:"ended,omitempty"`

@@ -35,6 +35,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"skerry/drivers"
 	"skerry/fleet"
@@ -58,6 +59,7 @@ type Runner struct {
 	// Owned by Run.
 	status string
 	expiry expiry
+	ending time.Duration // monotonic time at which the first task was to end; 0: none is
 
 	mu         sync.Mutex
 	alloc      fleet.Alloc
@@ -224,6 +226,7 @@ func (r *Runner) begin(ctx context.Context) error {
 	for _, t := range r.tasks {
 		t.restore(handles[t.name])
 	}
+	r.resumeEnding()
 	for _, t := range r.tasks {
 		if t.state.State == fleet.TaskDead {
 			r.follow(t)
@@ -234,7 +237,7 @@ func (r *Runner) begin(ctx context.Context) error {
 		return err
 	}
 	if r.isStopped() {
-		r.killAll(r.whyStopped())
+		r.stopInOrder()
 	}
 	r.advance()
 	return nil

@@ -37,8 +37,10 @@ type task struct {
 	// state is changed by the allocation's goroutine alone, and only while the
 	// task's waits for it.
 	state fleet.TaskState
-	// why it is to end; set before killed is closed, by the allocation's goroutine.
-	why string
+	// why it is to end, and since when, by monotonic time, the first of the tasks is; set
+	// before killed is closed, by the allocation's goroutine.
+	why   string
+	since time.Duration
 
 	// Owned by the task's goroutine.
 	rec   record
@@ -84,6 +86,7 @@ func (t *task) restore(b []byte) {
 		t.rec, t.known, t.seen = rec, true, rec.BootID == f.BootID
 		if rec.BootID != f.BootID {
 			t.rec.Window = rec.Window.rebase(rec.Mono, now)
+			t.rec.Ending, t.rec.StopAt = 0, 0
 		}
 		return
 	case b != nil && err != nil:
@@ -103,7 +106,7 @@ func (t *task) kill(reason string) {
 	select {
 	case <-t.killed:
 	default:
-		t.why = reason
+		t.why, t.since = reason, t.runner.endsSince()
 		close(t.killed)
 	}
 }
@@ -125,6 +128,8 @@ func (t *task) request(ctx context.Context, req restartRequest) error {
 	select {
 	case t.restarts <- req:
 		return answered(ctx, req.reply)
+	case <-t.killed:
+		return errEnded
 	case <-t.done:
 		return errEnded
 	case <-t.runner.done:

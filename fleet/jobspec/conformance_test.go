@@ -22,12 +22,11 @@ import (
 const conformance = "../../../shared/conformance"
 
 // Differences that are meant. The reference checks the priority only when a hub is
-// there; it refuses a kill timeout longer than a deployment's deadline, and there are
-// no deployments yet; and it holds the default of one attempt against those who ask
-// for unlimited ones.
+// there, and it holds the default of one attempt against those who ask for unlimited
+// ones.
 var (
 	stricter = map[string]string{"ok-priority-101-offline": "must be between 1 and 100"}
-	kinder   = []string{"inv-killtimeout", "legacy-jobspec__test-fixtures__reschedule-job-unlimited.hcl"}
+	kinder   = []string{"legacy-jobspec__test-fixtures__reschedule-job-unlimited.hcl"}
 )
 
 // noFile are job files that read another file, which does not lie beside them: the
@@ -60,7 +59,10 @@ func TestConformanceCases(t *testing.T) {
 		t.Run(strings.TrimSpace(numbers[row["file"]]+" "+row["file"]), func(t *testing.T) {
 			path := filepath.Join(conformance, "cases", row["file"])
 			golden := filepath.Join(conformance, "cases", strings.TrimSuffix(strings.TrimSuffix(row["file"], ".json"), ".nomad.hcl")+".parsed.json")
-			checkConformance(t, path, golden, row["parse"] == "ok", row["validate"] == "ok", strings.Fields(row["vars"]))
+			job := checkConformance(t, path, golden, row["parse"] == "ok", row["validate"] == "ok", strings.Fields(row["vars"]))
+			if row["validate"] == "ok" && (job == nil || (len(job.Warnings()) > 0) != (row["warnings"] != "")) {
+				t.Errorf("warnings %q, and the reference warns: %q", job.Warnings(), row["warnings"])
+			}
 		})
 	}
 	for file, number := range numbers {
@@ -85,8 +87,9 @@ func TestConformanceJobspecs(t *testing.T) {
 
 // checkConformance holds a file against its manifest and the JSON that the reference
 // made of it. A file that uses what is not supported yet must be refused for that
-// alone; one that does not must give the very job of the JSON.
-func checkConformance(t *testing.T, path, golden string, parses, valid bool, vars []string) {
+// alone; one that does not must give the very job of the JSON. It returns the job, where
+// there is one.
+func checkConformance(t *testing.T, path, golden string, parses, valid bool, vars []string) *fleet.Job {
 	t.Helper()
 	src := mustRead(t, path)
 	opts := jobspec.Options{Vars: vars, ReadFile: func(string) ([]byte, error) { return []byte("text"), nil }}
@@ -96,7 +99,7 @@ func checkConformance(t *testing.T, path, golden string, parses, valid bool, var
 			t.Fatal("parsed, and the reference refuses it")
 		}
 		mustPosition(t, err)
-		return
+		return nil
 	}
 	wantJob, problems := mustGolden(t, golden)
 	problems = append(append(problems, wantJob.Validate()...), cron.Problems(wantJob, time.Now())...)
@@ -109,7 +112,7 @@ func checkConformance(t *testing.T, path, golden string, parses, valid bool, var
 			t.Fatalf("the reference accepts it: %v", err)
 		}
 		mustPosition(t, err)
-		return
+		return nil
 	}
 	if err != nil {
 		t.Fatalf("the reference accepts it:\n%v", err)
@@ -129,6 +132,7 @@ func checkConformance(t *testing.T, path, golden string, parses, valid bool, var
 	if err != nil {
 		mustPosition(t, err)
 	}
+	return job
 }
 
 // TestConformanceJSON reads every JSON job of the reference, also those whose HCL is

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 
 	"skerry/fleet"
@@ -88,6 +89,9 @@ func (a *API) readAlloc(v *state.View, r *http.Request, _ query) (any, fleet.Ind
 
 // stopAlloc stops an allocation; its job gets another one in its place.
 func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
+	if err := refuseNoDelay(r); err != nil {
+		return nil, 0, err
+	}
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, 0, err
 	}
@@ -105,6 +109,24 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 		EvalID fleet.EvalID
 		Index  fleet.Index
 	}{res.Eval, res.Index}, res.Index, nil
+}
+
+// refuseNoDelay refuses what would stop tasks without their shutdown_delay: an edge is
+// not told so.
+func refuseNoDelay(r *http.Request) error {
+	const name = "no_shutdown_delay"
+	s := r.URL.Query().Get(name)
+	if s == "" {
+		return nil
+	}
+	switch without, err := strconv.ParseBool(s); {
+	case err != nil:
+		return fleet.Errorf(fleet.CodeInvalid, "read the parameter %s: %q is neither true nor false", name, s)
+	case without:
+		return fleet.Errorf(fleet.CodeUnsupported, "stop without the shutdown_delay: not supported yet").
+			WithHint("run the job with shutdown_delay = \"0s\" first: that restarts nothing, and holds for what is stopped after it")
+	}
+	return nil
 }
 
 // HistoryAnswer is an allocation's timeline, both sides in one. Dropped counts

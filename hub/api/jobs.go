@@ -308,6 +308,9 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter purge: %q is neither true nor false", s)
 		}
 	}
+	if err := refuseNoDelay(r); err != nil {
+		return nil, 0, err
+	}
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, 0, err
 	}

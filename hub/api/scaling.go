@@ -76,17 +76,30 @@ func scalingPolicies(v *state.View, q query) iter.Seq[*ScalingPolicy] {
 func jobPolicies(j *fleet.Job) []*ScalingPolicy {
 	var all []*ScalingPolicy
 	for _, g := range j.TaskGroups {
-		if s := g.Scaling; s != nil {
-			all = append(all, &ScalingPolicy{
-				ScalingStub: ScalingStub{
-					ID:      fleet.DeriveUUID("scaling", j.Namespace, string(j.ID), g.Name, s.Type),
-					Enabled: s.Enabled, Type: s.Type,
-					Target:      map[string]string{"Namespace": j.Namespace, "Job": string(j.ID), "Group": g.Name},
-					CreateIndex: j.CreateIndex, ModifyIndex: j.JobModifyIndex,
-				},
-				Namespace: j.Namespace, Min: s.Min, Max: s.Max, Policy: s.Policy,
-			})
+		if g.Scaling != nil {
+			all = append(all, policyOf(j, g.Name, "", g.Scaling))
+		}
+		for _, t := range g.Tasks {
+			for i := range t.ScalingPolicies {
+				all = append(all, policyOf(j, g.Name, t.Name, &t.ScalingPolicies[i]))
+			}
 		}
 	}
 	return all
+}
+
+// policyOf is what a scaling block of a group says, or one of a task.
+func policyOf(j *fleet.Job, group, task string, s *fleet.ScalingPolicy) *ScalingPolicy {
+	of := []string{j.Namespace, string(j.ID), group}
+	target := map[string]string{"Namespace": j.Namespace, "Job": string(j.ID), "Group": group}
+	if task != "" {
+		of, target["Task"] = append(of, task), task
+	}
+	return &ScalingPolicy{
+		ScalingStub: ScalingStub{
+			ID: fleet.DeriveUUID("scaling", append(of, s.Type)...), Enabled: s.Enabled, Type: s.Type, Target: target,
+			CreateIndex: j.CreateIndex, ModifyIndex: j.JobModifyIndex,
+		},
+		Namespace: j.Namespace, Min: s.Min, Max: s.Max, Policy: s.Policy,
+	}
 }

@@ -59,6 +59,7 @@ func TestNomadClientReadsScalingPolicies(t *testing.T) {
 	if err != nil || len(first) != 1 || meta.NextToken == "" {
 		t.Fatalf("a page: %+v, %v", first, err)
 	}
+	mustListTaskPolicies(t, c)
 	// The id stays, and goes with its job.
 	if _, _, err := c.Jobs().Scale("shop", "site", nil, "a scaler speaks", false, nil, nil); err != nil {
 		t.Fatal(err)
@@ -131,5 +132,28 @@ func TestListsOfAJobPage(t *testing.T) {
 		if status, text := mustGet(t, base+"?next_token="+meta.NextToken); status != http.StatusBadRequest || !strings.Contains(text, "another query") {
 			t.Errorf("%s with a token of another query: %d %q", list, status, text)
 		}
+	}
+}
+
+// mustListTaskPolicies has a job with scaling blocks of a task, which name it.
+func mustListTaskPolicies(t *testing.T, c *nomad.Client) {
+	t.Helper()
+	job, most, least := exampleJob("vertical"), int64(900), int64(100)
+	task := job.TaskGroups[0].Tasks[0]
+	task.ScalingPolicies = []*nomad.ScalingPolicy{{Type: "vertical_cpu", Min: &least, Max: &most}, {Type: "vertical_mem", Max: &most}}
+	if _, _, err := c.Jobs().Register(job, nil); err != nil {
+		t.Fatal(err)
+	}
+	list, _, err := c.Scaling().ListPolicies(&nomad.QueryOptions{Params: map[string]string{"job": "vertical"}})
+	if err != nil || len(list) != 2 || list[0].ID == list[1].ID {
+		t.Fatalf("policies of a task: %+v, %v", list, err)
+	}
+	list, _, err = c.Scaling().ListPolicies(&nomad.QueryOptions{Params: map[string]string{"type": "vertical_cpu"}})
+	want := map[string]string{"Namespace": "default", "Job": "vertical", "Group": "site", "Task": task.Name}
+	if err != nil || len(list) != 1 || !list[0].Enabled || !maps.Equal(list[0].Target, want) {
+		t.Fatalf("the cpu's: %+v, %v", list, err)
+	}
+	if full, _, err := c.Scaling().GetPolicy(list[0].ID, nil); err != nil || *full.Min != 100 || *full.Max != 900 {
+		t.Errorf("policy: %+v, %v", full, err)
 	}
 }

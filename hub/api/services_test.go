@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -23,10 +24,21 @@ func serving(id string) *nomad.Job {
 // mustRun makes placed allocations run, by what their edge says.
 func mustRun(tb testing.TB, h *hub, first fleet.Seq, ids ...fleet.AllocID) {
 	tb.Helper()
+	var rows []fleet.Transition
+	for _, id := range ids {
+		rows = append(rows, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: fleet.ClientRunning})
+	}
+	mustReport(tb, h, first, rows...)
+}
+
+// mustReport has the edge say so, beginning with a number.
+func mustReport(tb testing.TB, h *hub, first fleet.Seq, rows ...fleet.Transition) {
+	tb.Helper()
 	n, _ := h.store.View().Node(nodeID)
 	batch := state.NodeRows{NodeID: nodeID, Epoch: n.Epoch, First: first, Prev: n.ChainHash}
-	for i, id := range ids {
-		row, err := syncproto.EncodeRow(fleet.Transition{Seq: first + fleet.Seq(i), BootID: "b", Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: fleet.ClientRunning})
+	for i, row := range rows {
+		row.Seq, row.BootID = first+fleet.Seq(i), "b"
+		row, err := syncproto.EncodeRow(row)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -108,7 +120,50 @@ func TestNomadClientFindsServices(t *testing.T) {
 	if _, err := c.Services().Delete("web", "nope", nil); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("deleted what is not there: %v", err)
 	}
+	if _, _, err := c.Jobs().DeregisterOpts("web", &nomad.DeregisterOptions{NoShutdownDelay: true}, nil); err == nil || !strings.Contains(err.Error(), "shutdown_delay") {
+		t.Errorf("stopped without its delay: %v", err)
+	}
+	now := &nomad.QueryOptions{Params: map[string]string{"no_shutdown_delay": "true"}}
+	if _, err := c.Allocations().Stop(&nomad.Allocation{ID: string(first)}, now); err == nil || !strings.Contains(err.Error(), "shutdown_delay") {
+		t.Errorf("stopped without its delay: %v", err)
+	}
+	t.Run("what is to end", func(t *testing.T) { servicesOfWhatEnds(t, h, c, second) })
 	t.Run("an edge that is away", func(t *testing.T) { servicesOfAbsent(t, h, c) })
+}
+
+// servicesOfWhatEnds has an edge end an allocation of its own accord (its leader has
+// ended, say): its services are gone when the shutdown_delay begins, and who waits for
+// that hears of it.
+func servicesOfWhatEnds(t *testing.T, h *hub, c *nomad.Client, id fleet.AllocID) {
+	_, before, err := c.Services().Get("web", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 1)
+	go func() {
+		list, _, err := c.Services().Get("web", &nomad.QueryOptions{WaitIndex: before.LastIndex, WaitTime: 30 * time.Second})
+		var ids []string
+		for _, r := range list {
+			ids = append(ids, r.AllocID)
+		}
+		got <- fmt.Sprint(strings.Contains(strings.Join(ids, " "), string(id)), len(ids), err)
+	}()
+	a, ok := h.store.View().Alloc(id)
+	if !ok {
+		t.Fatalf("no allocation %s", id)
+	}
+	task := a.Job.TaskGroups[0].Tasks[0].Name
+	mustReport(t, h, 3, fleet.Transition{
+		Kind: fleet.TransitionTask, Alloc: id, Task: task, TaskState: &fleet.TaskState{State: fleet.TaskRunning},
+		Event: &fleet.TaskEvent{Type: fleet.TaskWaitsToStop},
+	})
+	if said := <-got; said != "false 1 <nil>" {
+		t.Fatalf("the services of the other one alone: %s", said)
+	}
+	mustReport(t, h, 4, fleet.Transition{ // so that what follows has two
+		Kind: fleet.TransitionTask, Alloc: id, Task: task, TaskState: &fleet.TaskState{State: fleet.TaskRunning},
+		Event: &fleet.TaskEvent{Type: fleet.TaskStarted},
+	})
 }
 
 func servicesOfAbsent(t *testing.T, h *hub, c *nomad.Client) {

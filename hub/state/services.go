@@ -23,11 +23,11 @@ func (t *tx) catalogue(old, new *fleet.Alloc) {
 // offersOtherwise reports whether an allocation's services may be others than before,
 // or be there when they were not.
 func offersOtherwise(old, new *fleet.Alloc) bool {
-	if old.JobHash != new.JobHash || old.ClientStatus != new.ClientStatus || isCanary(old) != isCanary(new) {
+	if old.JobHash != new.JobHash || old.ClientStatus != new.ClientStatus || isCanary(old) != isCanary(new) || old.Ending() != new.Ending() {
 		return true
 	}
 	for name, s := range new.TaskStates {
-		if (old.TaskStates[name].State == fleet.TaskRunning) != (s.State == fleet.TaskRunning) {
+		if old.TaskStates[name].Offers() != s.Offers() {
 			return true
 		}
 	}
