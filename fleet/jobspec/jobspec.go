@@ -92,7 +92,7 @@ func (ds Diagnostics) Unwrap() error {
 // that begins with a brace. The error is Diagnostics: everything that is wrong, not
 // the first thing alone.
 func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
-	p := &parser{filename: filename, opts: opts}
+	p := &parser{filename: filename, opts: opts, meter: newMeter()}
 	tree := p.tree(src)
 	if len(p.diags) > 0 && tree == nil {
 		return nil, p.failure()

@@ -1,8 +1,12 @@
 package jobspec
 
 import (
+	"strings"
+
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	hcljson "github.com/hashicorp/hcl/v2/json"
+	"github.com/zclconf/go-cty/cty"
 )
 
 // jsonSyntaxTree reads HCL's JSON syntax, in which a block is an object below its
@@ -25,14 +29,54 @@ func (p *parser) jsonSyntaxTree(src []byte) map[string]any {
 		}
 		pairs = append(pairs, hcl.KeyValuePair{Key: hcl.StaticExpr(nameValue(name), attr.NameRange), Value: attr.Expr})
 	}
-	scope := &hcl.EvalContext{Functions: functions(p.opts.ReadFile)}
+	scope := &hcl.EvalContext{Functions: p.meter.functions(p.opts.ReadFile)}
 	root := p.object(p.jsonSection(pairs, outer, scope), outer, "", scope)
 	tree, ok := root["Job"].(map[string]any)
 	if !ok && len(p.diags) == 0 {
 		p.add(Diagnostic{File: p.filename, Message: "there is no job"})
 	}
 	p.reroot("Job")
+	if p.meter.over != nil {
+		return nil
+	}
 	return tree
+}
+
+// jsonNative makes a value of HCL's JSON syntax the expression that it would be in the
+// native one, so that it is evaluated, and measured, like those. Its texts are templates.
+func (p *parser) jsonNative(expr hcl.Expression) hclsyntax.Expression {
+	at := expr.Range()
+	if list, diags := hcl.ExprList(expr); !diags.HasErrors() {
+		tuple := &hclsyntax.TupleConsExpr{SrcRange: at, OpenRange: at}
+		for _, e := range list {
+			tuple.Exprs = append(tuple.Exprs, p.jsonNative(e))
+		}
+		return tuple
+	}
+	if pairs, diags := hcl.ExprMap(expr); !diags.HasErrors() {
+		object := &hclsyntax.ObjectConsExpr{SrcRange: at, OpenRange: at}
+		for _, pair := range pairs {
+			object.Items = append(object.Items, hclsyntax.ObjectConsItem{KeyExpr: p.jsonNative(pair.Key), ValueExpr: p.jsonNative(pair.Value)})
+		}
+		return object
+	}
+	v, diags := expr.Value(nil) // texts as they are
+	p.hcl(diags)
+	literal := &hclsyntax.LiteralValueExpr{Val: v, SrcRange: at}
+	if v.IsNull() || v.Type() != cty.String || !strings.Contains(v.AsString(), "{") {
+		return literal
+	}
+	src, from := []byte(v.AsString()), hcl.Pos{Line: at.Start.Line, Column: at.Start.Column + 1, Byte: at.Start.Byte + 1}
+	tokens, _ := hclsyntax.LexTemplate(src, at.Filename, from)
+	if !p.boundedTokens(tokens) {
+		return literal
+	}
+	template, diags := hclsyntax.ParseTemplate(src, at.Filename, from)
+	if p.hcl(diags) {
+		return literal
+	}
+	p.meter.measure(template)
+	return template
 }
 
 // jsonSection sorts the keys of an object into attributes and blocks.
@@ -46,7 +90,7 @@ func (p *parser) jsonSection(pairs []hcl.KeyValuePair, b *block, scope *hcl.Eval
 		name, at := key.AsString(), pair.Key.Range()
 		child, isBlock := b.blocks[name]
 		if !isBlock || child.asAttribute() {
-			s.attrs = append(s.attrs, entry{name: name, at: at, expr: pair.Value})
+			s.attrs = append(s.attrs, entry{name: name, at: at, expr: p.jsonNative(pair.Value)})
 			continue
 		}
 		labels := 0

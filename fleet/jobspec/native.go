@@ -22,6 +22,7 @@ func (p *parser) nativeTree(src []byte) map[string]any {
 		return nil
 	}
 	body := file.Body.(*hclsyntax.Body)
+	p.meter.measureBody(body, "")
 	for _, attr := range sortedAttributes(body) {
 		p.at(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "everything belongs into job \"NAME\" { … }")
 	}
@@ -56,6 +57,9 @@ func (p *parser) nativeTree(src []byte) map[string]any {
 	}, "")
 	tree, _ := root["Job"].(map[string]any)
 	p.reroot("Job")
+	if p.meter.over != nil {
+		return nil // the rest would complain of what was not evaluated
+	}
 	return tree
 }
 
@@ -142,6 +146,13 @@ func (p *parser) dynamic(b *hclsyntax.Block, scope *hcl.EvalContext) []item {
 		p.at(each.Expr.Range(), fmt.Sprintf("for_each must be a list, a set or a map of at most %d elements", maxDynamic), "")
 		return nil
 	}
+	if p.meter.made += list.LengthInt(); p.meter.made > maxMade {
+		if p.meter.made -= list.LengthInt(); p.meter.over == nil {
+			p.meter.over = fmt.Errorf("the dynamic blocks of a file make at most %d blocks", maxMade)
+			p.at(each.Expr.Range(), p.meter.over.Error(), "")
+		}
+		return nil
+	}
 	var items []item
 	for it := list.ElementIterator(); it.Next(); {
 		key, value := it.Element()
@@ -218,6 +229,10 @@ const (
 // bounded refuses a file that is nested too deep or too long for the parser.
 func (p *parser) bounded(filename string, src []byte) bool {
 	tokens, _ := hclsyntax.LexConfig(src, filename, hcl.InitialPos) // what is wrong is said again by the parser
+	return p.boundedTokens(tokens)
+}
+
+func (p *parser) boundedTokens(tokens hclsyntax.Tokens) bool {
 	depth, operators := 0, 0
 	for i, t := range tokens {
 		switch t.Type {
@@ -241,8 +256,17 @@ func (p *parser) bounded(filename string, src []byte) bool {
 		if t.Type == hclsyntax.TokenTemplateControl {
 			operators++
 		}
-		if depth > fleet.MaxJobDepth || operators > maxOperators || i > maxTokens {
-			p.at(t.Range, "the file is nested too deep or has too many expressions", "")
+		message := ""
+		switch {
+		case depth > fleet.MaxJobDepth:
+			message = fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)
+		case operators > maxOperators:
+			message = fmt.Sprintf("more than %d operators in one file", maxOperators)
+		case i > maxTokens:
+			message = fmt.Sprintf("the file is too long: more than %d words and signs", maxTokens)
+		}
+		if message != "" {
+			p.at(t.Range, message, "")
 			return false
 		}
 	}

@@ -15,6 +15,7 @@ type parser struct {
 	filename string
 	opts     Options
 	diags    Diagnostics
+	meter    *meter
 	// positions says where in the file the value of a path of the tree stands.
 	positions map[string]hcl.Range
 	// failed are paths that the file gives a value which could not be read: what the

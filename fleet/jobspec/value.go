@@ -39,7 +39,14 @@ func (p *parser) value(expr hcl.Expression, scope *hcl.EvalContext) (cty.Value, 
 			scope.Variables[name] = node.value()
 		}
 	}
-	v, diags := expr.Value(scope)
+	if p.meter.over != nil {
+		return cty.NilVal, false // it has been said
+	}
+	v, diags := p.meter.evaluate(expr, scope)
+	if p.meter.over != nil {
+		p.at(expr.Range(), p.meter.over.Error(), "")
+		return cty.NilVal, false
+	}
 	if p.hcl(diags) {
 		return cty.NilVal, false
 	}

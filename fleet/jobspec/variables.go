@@ -12,6 +12,8 @@ import (
 	hcljson "github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+
+	"skerry/fleet"
 )
 
 // variable is one declared variable.
@@ -29,7 +31,7 @@ type variable struct {
 // where one of them failed.
 func (p *parser) scope(variables, locals []*hclsyntax.Block) (*hcl.EvalContext, bool) {
 	before := len(p.diags)
-	scope := &hcl.EvalContext{Functions: functions(p.opts.ReadFile), Variables: map[string]cty.Value{}}
+	scope := &hcl.EvalContext{Functions: p.meter.functions(p.opts.ReadFile), Variables: map[string]cty.Value{}}
 	declared := map[string]*variable{}
 	for _, b := range variables {
 		p.declare(declared, b, scope)
@@ -50,6 +52,10 @@ func (p *parser) scope(variables, locals []*hclsyntax.Block) (*hcl.EvalContext, 
 		default:
 			p.assignText(v, text, "-var "+name)
 		}
+	}
+	if len(declared) > maxNames {
+		p.add(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d variables: at most %d", len(declared), maxNames)})
+		return scope, false
 	}
 	values := map[string]cty.Value{}
 	for _, name := range slices.Sorted(maps.Keys(declared)) {
@@ -155,8 +161,9 @@ func (p *parser) assignText(v *variable, s, source string) {
 		v.value = cty.DynamicVal
 		return
 	}
-	value, diags := expr.Value(nil)
-	if p.hcl(diags) {
+	p.meter.measure(expr)
+	value, ok := p.value(expr, &hcl.EvalContext{})
+	if !ok {
 		v.value = cty.DynamicVal
 		return
 	}
@@ -176,21 +183,10 @@ func (p *parser) assignEnviron(declared map[string]*variable) {
 
 // assignFile reads a file of NAME = value, HCL or JSON.
 func (p *parser) assignFile(declared map[string]*variable, f File, scope *hcl.EvalContext) {
-	var file *hcl.File
-	var diags hcl.Diagnostics
-	if strings.HasSuffix(f.Name, ".json") {
-		file, diags = hcljson.Parse(f.Src, f.Name)
-	} else {
-		if !p.bounded(f.Name, f.Src) {
-			return
-		}
-		file, diags = hclsyntax.ParseConfig(f.Src, f.Name, hcl.InitialPos)
-	}
-	if p.hcl(diags) {
+	attrs, ok := p.valuesOf(f)
+	if !ok {
 		return
 	}
-	attrs, diags := file.Body.JustAttributes()
-	p.hcl(diags)
 	for _, name := range slices.Sorted(maps.Keys(attrs)) {
 		attr := attrs[name]
 		v := declared[name]
@@ -203,6 +199,37 @@ func (p *parser) assignFile(declared map[string]*variable, f File, scope *hcl.Ev
 			p.assign(v, value, attr.Expr.Range(), "the value")
 		}
 	}
+}
+
+// valuesOf parses a file of values.
+func (p *parser) valuesOf(f File) (map[string]*hcl.Attribute, bool) {
+	if strings.HasSuffix(f.Name, ".json") {
+		if fleet.JSONDepth(f.Src) > fleet.MaxJobDepth {
+			p.add(Diagnostic{File: f.Name, Message: fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)})
+			return nil, false
+		}
+		file, diags := hcljson.Parse(f.Src, f.Name)
+		if p.hcl(diags) {
+			return nil, false
+		}
+		attrs, diags := file.Body.JustAttributes()
+		p.hcl(diags)
+		for _, attr := range attrs {
+			attr.Expr = p.jsonNative(attr.Expr)
+		}
+		return attrs, true
+	}
+	if !p.bounded(f.Name, f.Src) {
+		return nil, false
+	}
+	file, diags := hclsyntax.ParseConfig(f.Src, f.Name, hcl.InitialPos)
+	if p.hcl(diags) {
+		return nil, false
+	}
+	p.meter.measureBody(file.Body.(*hclsyntax.Body), "")
+	attrs, diags := file.Body.JustAttributes()
+	p.hcl(diags)
+	return attrs, true
 }
 
 // check evaluates a variable's validation blocks.
@@ -252,6 +279,10 @@ func (p *parser) locals(blocks []*hclsyntax.Block, scope *hcl.EvalContext) {
 		for _, inner := range b.Body.Blocks {
 			p.at(inner.DefRange(), "locals holds NAME = value alone", "")
 		}
+	}
+	if len(waiting) > maxNames {
+		p.add(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d locals: at most %d", len(waiting), maxNames)})
+		return
 	}
 	values := map[string]cty.Value{}
 	scope.Variables["local"] = cty.ObjectVal(values)

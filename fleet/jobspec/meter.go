@@ -1,0 +1,370 @@
+package jobspec
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/function"
+
+	"skerry/fleet"
+)
+
+// Bounds of what the expressions of a file may make: a few lines can ask for more than
+// any machine has, and a hub evaluates what it is sent.
+const (
+	// maxWork is what evaluating a file may cost: a unit a byte of text, and elementCost
+	// for each value.
+	maxWork     = 16 << 20
+	elementCost = 64
+	// maxNumberBits bounds numbers: as text they have a third as many digits.
+	maxNumberBits = 8 << 10
+	// maxMade bounds how many blocks all dynamic blocks of a file make.
+	maxMade = 10_000
+	// maxNames bounds the locals of a file, and its variables.
+	maxNames = 1_000
+	// maxPadding bounds the width in a format.
+	maxPadding = 10_000
+)
+
+// meter counts what evaluating a file costs. Values share memory, and their cost is as
+// if they did not, since joining or encoding them takes them apart.
+type meter struct {
+	left int64
+	made int // blocks
+	over error
+}
+
+func newMeter() *meter { return &meter{left: maxWork} }
+
+// spend counts; an error says that it is too much, and stays.
+func (m *meter) spend(cost int64) error {
+	if m.over == nil && cost > m.left {
+		m.over = fmt.Errorf("evaluating the file takes too much: its values have more than %d MiB", maxWork>>20)
+	}
+	if m.over != nil {
+		return m.over
+	}
+	m.left -= cost
+	return nil
+}
+
+// take counts values.
+func (m *meter) take(values ...cty.Value) error {
+	for _, v := range values {
+		cost, err := costOf(v, m.left)
+		if err == nil {
+			err = m.spend(cost)
+		}
+		if err != nil {
+			m.over = err
+			return err
+		}
+	}
+	return nil
+}
+
+// costOf is what a value costs; above limit it is only said that it is more.
+func costOf(v cty.Value, limit int64) (int64, error) {
+	v, _ = v.Unmark()
+	cost := int64(elementCost)
+	if v.IsNull() || !v.IsKnown() {
+		return cost, nil
+	}
+	switch ty := v.Type(); {
+	case ty == cty.String:
+		return cost + int64(len(v.AsString())), nil
+	case ty == cty.Number:
+		f := v.AsBigFloat()
+		bits := max(int64(f.MinPrec()), int64(math.Abs(float64(f.MantExp(nil)))))
+		if bits > maxNumberBits || f.IsInf() {
+			return 0, fmt.Errorf("a number is out of range: it has more than %d bits", maxNumberBits)
+		}
+		return cost + bits/3, nil
+	case v.CanIterateElements():
+		for it := v.ElementIterator(); it.Next() && cost <= limit; {
+			key, element := it.Element()
+			of, err := costOf(element, limit-cost)
+			if err != nil {
+				return 0, err
+			}
+			if key.Type() == cty.String {
+				of += int64(len(key.AsString()))
+			}
+			cost += of
+		}
+	}
+	return cost, nil
+}
+
+// functions are those that files may call, each of which counts what it is given and
+// what it may make of that before it begins.
+func (m *meter) functions(readFile func(string) ([]byte, error)) map[string]function.Function {
+	all := functions(readFile)
+	for name, f := range all {
+		if name == "can" || name == "try" {
+			continue // they are given expressions, not values
+		}
+		all[name] = m.counted(f, growth[name])
+	}
+	return all
+}
+
+func (m *meter) counted(f function.Function, grows func(args []cty.Value) (int64, error)) function.Function {
+	return function.New(&function.Spec{
+		Description: f.Description(), Params: f.Params(), VarParam: f.VarParam(),
+		Type: func(args []cty.Value) (cty.Type, error) {
+			if err := m.take(args...); err != nil {
+				return cty.DynamicPseudoType, err
+			}
+			if grows != nil && known(args) {
+				cost, err := grows(args)
+				if err == nil {
+					err = m.spend(cost)
+				}
+				if err != nil {
+					return cty.DynamicPseudoType, err
+				}
+			}
+			return f.ReturnTypeForValues(args)
+		},
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			v, err := f.Call(args)
+			if err == nil {
+				err = m.take(v)
+			}
+			return v, err
+		},
+	})
+}
+
+func known(args []cty.Value) bool {
+	for _, a := range args {
+		if a.IsNull() || !a.IsWhollyKnown() {
+			return false // the function refuses it, or makes nothing of it
+		}
+	}
+	return true
+}
+
+// growth says of functions that make more than they are given how much that may be.
+// Their arguments are of the functions' types.
+var growth = map[string]func(args []cty.Value) (int64, error){
+	"setproduct": func(args []cty.Value) (int64, error) {
+		n := 1.0
+		for _, a := range args {
+			if a.CanIterateElements() {
+				n *= float64(a.LengthInt())
+			}
+		}
+		return product(n, float64(len(args)), elementCost), nil
+	},
+	"distinct": func(args []cty.Value) (int64, error) { // it compares each with each
+		n := float64(args[0].LengthInt())
+		return product(n, n), nil
+	},
+	"indent": func(args []cty.Value) (int64, error) {
+		spaces, _ := args[0].AsBigFloat().Float64()
+		return product(max(spaces, 0), float64(strings.Count(args[1].AsString(), "\n")+1)), nil
+	},
+	"join": func(args []cty.Value) (int64, error) {
+		n := 0
+		for _, list := range args[1:] {
+			n += list.LengthInt()
+		}
+		return product(float64(n), textLen(args[0])), nil
+	},
+	"replace":       func(args []cty.Value) (int64, error) { return product(textLen(args[0])+1, textLen(args[2])+1), nil },
+	"regex_replace": func(args []cty.Value) (int64, error) { return product(textLen(args[0])+1, textLen(args[2])+1), nil },
+	"regexall": func(args []cty.Value) (int64, error) {
+		groups := strings.Count(args[0].AsString(), "(") + 1
+		return product(textLen(args[1])+1, float64(groups), elementCost), nil
+	},
+	"format":     func(args []cty.Value) (int64, error) { return formatted(args, 1) },
+	"formatlist": func(args []cty.Value) (int64, error) { return formatted(args, longest(args[1:])) },
+	"jsondecode": func(args []cty.Value) (int64, error) {
+		if fleet.JSONDepth([]byte(args[0].AsString())) > fleet.MaxJobDepth {
+			return 0, fmt.Errorf("nested more than %d deep", fleet.MaxJobDepth)
+		}
+		return product(textLen(args[0]), elementCost/2), nil // [1,1,1]: an element is two bytes
+	},
+	"csvdecode": func(args []cty.Value) (int64, error) { return product(textLen(args[0]), elementCost), nil },
+	"split":     func(args []cty.Value) (int64, error) { return product(textLen(args[1]), elementCost), nil },
+	"chunklist": func(args []cty.Value) (int64, error) { return product(float64(args[0].LengthInt()), elementCost), nil },
+}
+
+// formatted is what a format may make, so many times: each verb one of the arguments,
+// and its padding.
+func formatted(args []cty.Value, times float64) (int64, error) {
+	verbs, longest := 0.0, 0.0
+	digits, within := 0, false
+	for _, c := range args[0].AsString() {
+		switch {
+		case c == '%':
+			verbs++
+			digits, within = 0, true
+		case within && c >= '0' && c <= '9':
+			if digits = digits*10 + int(c-'0'); digits > maxPadding {
+				return 0, fmt.Errorf("a width of more than %d", maxPadding)
+			}
+			longest = max(longest, float64(digits))
+		case within && strings.ContainsRune(".-+# []", c):
+			digits = 0
+		default:
+			within = false
+		}
+	}
+	for _, a := range args[1:] {
+		cost, err := costOf(a, maxWork)
+		if err != nil {
+			return 0, err
+		}
+		longest = max(longest, float64(cost))
+	}
+	return product(times, verbs, longest), nil
+}
+
+func textLen(v cty.Value) float64 { return float64(len(v.AsString())) }
+
+// longest is the length of the longest list.
+func longest(args []cty.Value) float64 {
+	n := 1
+	for _, a := range args {
+		if ty := a.Type(); ty.IsListType() || ty.IsTupleType() || ty.IsSetType() {
+			n = max(n, a.LengthInt())
+		}
+	}
+	return float64(n)
+}
+
+// product multiplies without overflow.
+func product(factors ...float64) int64 {
+	p := 1.0
+	for _, f := range factors {
+		p *= f
+	}
+	return int64(min(p, maxWork+1))
+}
+
+// measureBody has the expressions of a body measured, but for types of variables, which
+// nothing evaluates.
+func (m *meter) measureBody(body *hclsyntax.Body, within string) {
+	for name, attr := range body.Attributes {
+		if within != "variable" || name != "type" {
+			m.measure(attr.Expr)
+		}
+	}
+	for _, b := range body.Blocks {
+		m.measureBody(b.Body, b.Type)
+	}
+}
+
+// measure has every part of an expression counted that is put together with others, made
+// again and again, or made another type of, when it is evaluated.
+func (m *meter) measure(expr hclsyntax.Expression) {
+	var all []hclsyntax.Expression
+	types := map[hclsyntax.Expression]bool{} // within convert(…, TYPE)
+	visit(expr, func(e hclsyntax.Expression) {
+		all = append(all, e)
+		if call, ok := e.(*hclsyntax.FunctionCallExpr); ok && call.Name == "convert" && len(call.Args) > 1 {
+			visit(call.Args[1], func(e hclsyntax.Expression) { types[e] = true })
+		}
+	})
+	for _, n := range all {
+		if types[n] {
+			continue
+		}
+		switch n := n.(type) {
+		case *hclsyntax.TemplateExpr:
+			for i := range n.Parts {
+				m.measured(&n.Parts[i])
+			}
+		case *hclsyntax.FunctionCallExpr:
+			for i := range n.Args {
+				if !types[n.Args[i]] {
+					m.measured(&n.Args[i])
+				}
+			}
+		case *hclsyntax.ForExpr:
+			m.again(&n.ValExpr)
+			m.again(&n.KeyExpr)
+			m.again(&n.CondExpr)
+		case *hclsyntax.BinaryOpExpr:
+			m.measured(&n.LHS)
+			m.measured(&n.RHS)
+		case *hclsyntax.ConditionalExpr:
+			m.measured(&n.TrueResult)
+			m.measured(&n.FalseResult)
+		case *hclsyntax.IndexExpr:
+			m.measured(&n.Key)
+		case *hclsyntax.ParenthesesExpr:
+			m.measured(&n.Expression)
+		}
+	}
+}
+
+func visit(expr hclsyntax.Expression, f func(hclsyntax.Expression)) {
+	hclsyntax.VisitAll(expr, func(n hclsyntax.Node) hcl.Diagnostics {
+		if e, ok := n.(hclsyntax.Expression); ok {
+			f(e)
+		}
+		return nil
+	})
+}
+
+// measured counts an expression, which is as long in the file where it is a literal.
+func (m *meter) measured(expr *hclsyntax.Expression) {
+	if _, literal := (*expr).(*hclsyntax.LiteralValueExpr); !literal {
+		m.again(expr)
+	}
+}
+
+func (m *meter) again(expr *hclsyntax.Expression) {
+	if *expr != nil {
+		*expr = &counter{&hclsyntax.FunctionCallExpr{Args: []hclsyntax.Expression{*expr}}, m}
+	}
+}
+
+// counter is an expression whose values are counted. It looks like a call of a function
+// with that expression, so that HCL finds what it refers to.
+type counter struct {
+	*hclsyntax.FunctionCallExpr
+	meter *meter
+}
+
+// exhausted is what a counter panics with when it is too much: a loop goes on after errors.
+type exhausted struct{}
+
+func (c *counter) Value(scope *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
+	v, diags := c.Args[0].Value(scope)
+	if !diags.HasErrors() {
+		_ = c.meter.take(v) // it stays over
+	}
+	if c.meter.over != nil {
+		panic(exhausted{})
+	}
+	return v, diags
+}
+
+func (c *counter) Range() hcl.Range      { return c.Args[0].Range() }
+func (c *counter) StartRange() hcl.Range { return c.Args[0].StartRange() }
+
+// evaluate evaluates an expression that is measured; where over is set then, it was given
+// up.
+func (m *meter) evaluate(expr hcl.Expression, scope *hcl.EvalContext) (v cty.Value, diags hcl.Diagnostics) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(exhausted); !ok {
+				panic(r)
+			}
+		}
+	}()
+	v, diags = expr.Value(scope)
+	if !diags.HasErrors() {
+		_ = m.take(v)
+	}
+	return v, diags
+}
