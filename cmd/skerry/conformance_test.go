@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"skerry/fleet"
+	"skerry/fleet/jobspec"
+)
+
+// jobspecs are real job files that nobody here wrote, and what is expected of each.
+const jobspecs = "../../../shared/conformance/jobspecs"
+
+// mostAllocs is how many allocations of a file's group are run here.
+const mostAllocs = 5
+
+// TestJobFilesRun runs every job file whose driver is at hand on a hub and an edge, with
+// real processes: what is to end succeeds, what is to go on runs. A file that uses what is
+// not supported is refused, by name. Only where it is to run and how often is changed.
+func TestJobFilesRun(t *testing.T) {
+	t.Parallel()
+	hubAddress := mustDev(t)
+	ran := 0
+	for _, name := range mustFilesOf(t, "raw_exec") {
+		job, err := parseForRegistration(t, name)
+		if err != nil {
+			if !strings.Contains(err.Error(), "is not supported yet") {
+				t.Errorf("%s: %v", name, err)
+			}
+			t.Logf("%s is not run: %v", name, err)
+			continue
+		}
+		ran++
+		t.Run(name, func(t *testing.T) { mustRunFile(t, hubAddress, job) })
+	}
+	if ran < 3 {
+		t.Errorf("only %d files were run", ran)
+	}
+}
+
+// mustFilesOf lists the files that the manifest calls valid and that need that driver.
+func mustFilesOf(t *testing.T, driver string) []string {
+	t.Helper()
+	f, err := os.Open(jobspecs + ".tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r := csv.NewReader(f)
+	r.Comma, r.FieldsPerRecord = '\t', -1
+	rows, err := r.ReadAll()
+	if err != nil || len(rows) < 2 {
+		t.Fatalf("%s.tsv: %d rows, %v", jobspecs, len(rows), err)
+	}
+	column := map[string]int{}
+	for i, name := range rows[0] {
+		column[name] = i
+	}
+	var files []string
+	for _, row := range rows[1:] {
+		if row[column["expected_parse"]] == "ok" && row[column["drivers"]] == driver {
+			if _, err := parseForRegistration(t, row[0]); err == nil || row[column["expected_validate_offline"]] == "ok" {
+				files = append(files, row[0])
+			}
+		}
+	}
+	return files
+}
+
+func parseForRegistration(t *testing.T, name string) (*fleet.Job, error) {
+	t.Helper()
+	src, err := os.ReadFile(filepath.Join(jobspecs, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobspec.Parse(name, src, jobspec.Options{ForRegistration: true})
+}
+
+// mustRunFile registers a job, waits until its allocations do what they shall, and stops
+// them.
+func mustRunFile(t *testing.T, hubAddress string, job *fleet.Job) {
+	job.ID = fleet.JobID(strings.ReplaceAll(t.Name(), "/", "-"))
+	job.Datacenters = []string{"*"}
+	wanted := 0
+	for i := range job.TaskGroups {
+		g := &job.TaskGroups[i]
+		g.Count = min(g.Count, mostAllocs)
+		wanted += g.Count
+		for _, task := range g.Tasks {
+			if command, _ := task.Config["command"].(string); command != "" {
+				if _, err := exec.LookPath(command); err != nil {
+					t.Fatalf("task %q cannot run on this machine: it has no command %q", task.Name, command)
+				}
+			}
+		}
+	}
+	body, err := json.Marshal(map[string]any{"Job": job})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := hubAddress + "/v1/job/" + string(job.ID)
+	mustAnswer(t, http.MethodPut, hubAddress+"/v1/jobs", string(body), nil)
+	var allocs []struct {
+		ID           fleet.AllocID
+		ClientStatus string
+		TaskStates   map[string]fleet.TaskState
+	}
+	done := fleet.ClientRunning
+	if fleet.RunsToCompletion(job.Type) {
+		done = fleet.ClientComplete
+	}
+	count := func(status string) int {
+		mustAnswer(t, http.MethodGet, path+"/allocations", "", &allocs)
+		n := 0
+		for _, a := range allocs {
+			if a.ClientStatus == status {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, fmt.Sprintf("%d allocations are %s", wanted, done), func() string {
+		if n := count(done); n == wanted && len(allocs) == wanted {
+			return ""
+		}
+		return fmt.Sprintf("%+v", allocs)
+	})
+	for _, a := range allocs {
+		for task, s := range a.TaskStates {
+			if s.StartedAt == nil || s.Failed || done == fleet.ClientComplete && s.State != fleet.TaskDead {
+				t.Errorf("task %s of %s: %+v", task, a.ID, s)
+			}
+		}
+	}
+	mustAnswer(t, http.MethodDelete, path+"?purge=false", "", nil)
+	eventually(t, "all have ended", func() string {
+		if n := count(fleet.ClientRunning) + count(fleet.ClientPending); n > 0 {
+			return fmt.Sprintf("%d have not", n)
+		}
+		return ""
+	})
+}
