@@ -298,6 +298,21 @@ func TestExcused(t *testing.T) {
 			p.open(p.e)
 			p.send(p.e)
 		}},
+		{"a task that ends in the moment in which its machine goes off", nil, func(p *plant) {
+			p.process(p.e, check.ProcessReboot)
+			p.task(p.e, p.id, check.TaskExited)
+			p.pass(5 * time.Second)
+			p.e.booted = p.at
+			p.process(p.e, check.ProcessStart)
+			p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent})
+			p.status(p.e, p.id, fleet.ClientPending, "")
+			p.pass(time.Second)
+			p.task(p.e, p.id, check.TaskStarted)
+			p.status(p.e, p.id, fleet.ClientRunning, fleet.TaskStarted)
+			p.open(p.e)
+			p.send(p.e)
+			p.pass(30 * time.Second)
+		}},
 		{"hubs that were put back, and apply at once what they decided over minutes", window, func(p *plant) {
 			heal := p.away()
 			p.pass(40 * time.Second)

@@ -20,6 +20,7 @@ type owedRows struct {
 	last    fleet.Seq     // newest row seen
 	dropped uint64        // at the bound, as the journal said last
 	lasting time.Duration // since when its agent runs, -1: it does not
+	off     bool          // the machine is
 }
 
 // happened is a start or an end.
@@ -45,7 +46,7 @@ func (t *rowsDue) see(s *scene, o *Observation) {
 	switch {
 	case o.Task != nil && o.Task.What != TaskVanished:
 		e := t.of(o.Task.Edge)
-		if len(e.open) < keptOwed {
+		if len(e.open) < keptOwed && !e.off { // what is seen of the moment in which it goes off, too, the next boot tells of
 			e.open = append(e.open, happened{s.now, TaskKey{o.Task.Alloc, o.Task.Task}, o.Task.What})
 		}
 	case o.Edge != nil:
@@ -71,9 +72,9 @@ func (t *rowsDue) process(s *scene, p *Process) {
 	e := t.of(p.Name)
 	switch p.What {
 	case ProcessStart:
-		e.lasting = s.now
+		e.lasting, e.off = s.now, false
 	case ProcessReboot, ProcessPowerCut:
-		e.lasting, e.open = -1, nil // the next boot tells of what was lost, in its own words
+		e.lasting, e.off, e.open = -1, true, nil // the next boot tells of what was lost, in its own words
 	default:
 		e.lasting = -1
 	}
