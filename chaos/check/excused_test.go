@@ -313,6 +313,11 @@ func TestExcused(t *testing.T) {
 			p.send(p.e)
 			p.pass(30 * time.Second)
 		}},
+		{"what was begun in its window, and written down on a disk that is slow", nil, func(p *plant) {
+			end := p.fault("slow-disk", []check.Effect{check.Chokes}, p.e.name)
+			p.stopInWindow(5*time.Minute + 6*time.Second)
+			end()
+		}},
 		{"hubs that were put back, and apply at once what they decided over minutes", window, func(p *plant) {
 			heal := p.away()
 			p.pass(40 * time.Second)

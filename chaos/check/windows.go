@@ -32,6 +32,9 @@ func (t *windows) stopped(s *scene, task *Task) {
 	}
 	m := s.truth.of(task.Edge)
 	took := f.killTimeout(task.Task) + s.limits.Slack
+	if s.weather.since(s.now, s.now-took, m.name, Chokes) { // it is written down before it is done
+		took += s.limits.Runner
+	}
 	at, asked := t.asked[task.Edge]
 	if _, limited := f.stopAfter(); limited || asked && s.now-at <= keptRequests || s.cloned(m.name) || m.forgetful(s.now-s.limits.Heal) ||
 		s.weather.since(s.now, s.now-took, m.name, EndsTasks) {

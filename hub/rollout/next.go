@@ -198,7 +198,7 @@ func (p Picture) cutoff() time.Time {
 	for name, s := range p.Deployment.TaskGroups {
 		waits := s.DesiredCanaries > 0 && !s.Promoted && canaries[name] >= s.DesiredCanaries
 		by := p.deadline(name, s)
-		if by.IsZero() || healthy[name] >= s.DesiredTotal || waits {
+		if by.IsZero() || healthy[name] >= s.DesiredTotal && !p.sick(name) || waits {
 			continue
 		}
 		if first.IsZero() || by.Before(first) {
@@ -215,11 +215,21 @@ func (p Picture) stuck() bool {
 	for name, s := range p.Deployment.TaskGroups {
 		by := p.deadline(name, s)
 		over := !by.IsZero() && !p.Now.Before(by)
-		if over && p.settled(name, whole) < s.DesiredTotal && !p.Waits(name) {
+		if over && (p.settled(name, whole) < s.DesiredTotal || p.sick(name)) && !p.Waits(name) {
 			return true
 		}
 	}
 	return false
+}
+
+// sick reports whether something of a group within reach is unhealthy, and nothing has
+// taken its place. More nodes may want the group than when the deployment began: that as
+// many are healthy as it was to have does not end it.
+func (p Picture) sick(group string) bool {
+	return slices.ContainsFunc(p.Allocs, func(a *fleet.Alloc) bool {
+		return a.TaskGroup == group && a.DeploymentStatus.IsUnhealthy() && !a.ServerTerminal() &&
+			a.ClientStatus != fleet.ClientUnknown && !p.replaced(a)
+	})
 }
 
 // settled counts the names, or the nodes, of a group that are healthy or deferred:
