@@ -257,7 +257,8 @@ func (w *work) find(ctx context.Context, u *user) error {
 	if err != nil {
 		return err
 	}
-	if job.Stop != u.stopped || job.Meta[metaTag] != u.tag {
+	// Of a job that is stopped it is not known which registration was the last to come through.
+	if job.Stop != u.stopped || !job.Stop && job.Meta[metaTag] != u.tag {
 		w.s.watch.broke(check.Violation{Invariant: check.AcknowledgedSurvives, Where: string(u.id), Message: fmt.Sprintf(
 			"registration %s (stopped: %t) was acknowledged, the cluster has %s (stopped: %t)", u.tag, u.stopped, job.Meta[metaTag], job.Stop)})
 	}
