@@ -19,8 +19,9 @@ const (
 )
 
 // aftermath is how long goroutines of the libraries go on after what they worked for is
-// closed: timers and back-offs that nobody waits for.
-const aftermath = time.Minute
+// closed: timers and back-offs that nobody waits for. The longest is memberlist's wait for
+// the answer to a probe: up to eight times GossipProbe, where a hub was long cut off.
+const aftermath = 3 * time.Minute
 
 // epoch is when a run begins. A bubble's clock starts in 2000, before any
 // certificate of ours may.
