@@ -21,7 +21,7 @@ import (
 )
 
 // faults runs a storm. For root it is one in a cell, with disks that forget.
-func faults(s *told) *cobra.Command {
+func faults(s *common) *cobra.Command {
 	var storm chaos.Storm
 	var kinds []string
 	var noDisks bool

@@ -44,8 +44,8 @@ func main() {
 	}
 }
 
-// told is what every subcommand is told.
-type told struct {
+// common is what every subcommand is told.
+type common struct {
 	bin          string
 	dir          string
 	keep         bool
@@ -57,7 +57,7 @@ func command() *cobra.Command {
 		Use: "skerry-chaos", Short: "Break a fleet, and check what it promised", Version: version,
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	s := &told{}
+	s := &common{}
 	root.PersistentFlags().StringVar(&s.bin, "bin", "", "folder of skerry and skerry-edge (default: where this program is)")
 	root.PersistentFlags().StringVar(&s.dir, "dir", "", "folder for the run's files (default: a new one)")
 	root.PersistentFlags().BoolVar(&s.keep, "keep", false, "keep the run's files also where all went well")
@@ -74,7 +74,7 @@ func command() *cobra.Command {
 }
 
 // on makes a subcommand that plays on a ground.
-func (s *told) on(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
+func (s *common) on(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 		return s.within(func(dir string) error {
 			g := chaos.Ground{Dir: dir, Out: cmd.OutOrStdout()}
@@ -90,7 +90,7 @@ func (s *told) on(use, short string, play func(ctx context.Context, g chaos.Grou
 	}}
 }
 
-func partition(s *told) *cobra.Command {
+func partition(s *common) *cobra.Command {
 	var p chaos.Partition
 	c := s.on("partition", "Cut links, kill hubs and edges, reboot edges without a link; check the invariants after each round",
 		func(ctx context.Context, g chaos.Ground) error {
@@ -108,7 +108,7 @@ func partition(s *told) *cobra.Command {
 	return c
 }
 
-func reboot(s *told) *cobra.Command {
+func reboot(s *common) *cobra.Command {
 	var r chaos.Reboot
 	c := s.on("reboot", "Reboot an edge without a link, and measure until its tasks run again",
 		func(ctx context.Context, g chaos.Ground) error { r.Ground = g; return r.Run(ctx) })
@@ -117,7 +117,7 @@ func reboot(s *told) *cobra.Command {
 	return c
 }
 
-func healed(s *told) *cobra.Command {
+func healed(s *common) *cobra.Command {
 	var h chaos.Healed
 	c := s.on("healed", "Cut a link for a while, and measure what it costs to have the edge back",
 		func(ctx context.Context, g chaos.Ground) error {
@@ -131,7 +131,7 @@ func healed(s *told) *cobra.Command {
 	return c
 }
 
-func hubKill(s *told) *cobra.Command {
+func hubKill(s *common) *cobra.Command {
 	var k chaos.HubKill
 	c := s.on("hub-kill", "Kill the leading hub while jobs are registered; find every acknowledged one",
 		func(ctx context.Context, g chaos.Ground) error { k.Ground = g; return k.Run(ctx) })
@@ -140,22 +140,22 @@ func hubKill(s *told) *cobra.Command {
 	return c
 }
 
-func restore(s *told) *cobra.Command {
+func restore(s *common) *cobra.Command {
 	return s.on("restore", "Restore all hubs from an older copy; edges keep their work and say so",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Restore{Ground: g}.Run(ctx) })
 }
 
-func clone(s *told) *cobra.Command {
+func clone(s *common) *cobra.Command {
 	return s.on("clone", "Start a second edge with a copy of the first one's data; it is fenced",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Clone{Ground: g}.Run(ctx) })
 }
 
-func damage(s *told) *cobra.Command {
+func damage(s *common) *cobra.Command {
 	return s.on("damage", "Damage an edge's journal in several ways; it heals, its tasks run on, and what is lost is said",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Damage{Ground: g}.Run(ctx) })
 }
 
-func demo(s *told) *cobra.Command {
+func demo(s *common) *cobra.Command {
 	var job string
 	c := s.on("demo", "Three hubs, three edges: cut a link, reboot behind it, kill the leader, heal, look at the history",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Demo{Ground: g, JobFile: job}.Run(ctx) })
@@ -164,7 +164,7 @@ func demo(s *told) *cobra.Command {
 	return c
 }
 
-func footprint(s *told) *cobra.Command {
+func footprint(s *common) *cobra.Command {
 	c := s.on("footprint", "Measure memory and size: an idle hub, an edge with 10 running tasks, the programs",
 		func(ctx context.Context, g chaos.Ground) error { return chaos.Footprint{Ground: g}.Run(ctx) })
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
@@ -172,7 +172,7 @@ func footprint(s *told) *cobra.Command {
 }
 
 // programs are the binaries that a fleet runs.
-func (s *told) programs() (hub, edge string, err error) {
+func (s *common) programs() (hub, edge string, err error) {
 	bin := s.bin
 	if bin == "" {
 		if self, err := os.Executable(); err == nil {
@@ -193,7 +193,7 @@ func (s *told) programs() (hub, edge string, err error) {
 
 // network makes the network that the flags ask for, and says whether hubs serve
 // HTTP on 127.0.0.1 of their place.
-func (s *told) network() (faultnet.Network, bool, error) {
+func (s *common) network() (faultnet.Network, bool, error) {
 	if s.netns && s.proxy {
 		return nil, false, errors.New("choose a network: --netns and --proxy exclude each other")
 	}
@@ -206,7 +206,7 @@ func (s *told) network() (faultnet.Network, bool, error) {
 
 // within gives f a folder, and removes it where f succeeds, unless it was named
 // or shall be kept.
-func (s *told) within(f func(dir string) error) error {
+func (s *common) within(f func(dir string) error) error {
 	dir := s.dir
 	if dir == "" {
 		var err error

@@ -241,7 +241,7 @@ func readBounded(path string) ([]byte, error) {
 }
 
 // performed rehearses jobs, then really runs them, and compares.
-func performed(s *told) *cobra.Command {
+func performed(s *common) *cobra.Command {
 	var r rehearsed
 	var p chaos.Rehearsal
 	c := s.on("rehearsal", "Rehearse jobs in virtual time, run them on real processes that suffer the same, and compare", nil)

@@ -10,7 +10,7 @@ import (
 	"skerry/chaos/faultnet"
 )
 
-func rejoin(s *told) *cobra.Command {
+func rejoin(s *common) *cobra.Command {
 	var r chaos.Rejoin
 	c := s.on("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
 		func(ctx context.Context, g chaos.Ground) error {
