@@ -87,15 +87,23 @@ func (a *API) readAlloc(v *state.View, r *http.Request, _ query) (any, fleet.Ind
 	return al, al.ModifyIndex, nil
 }
 
+// freshAlloc returns the allocation that a request names, and the state that has it, when
+// this hub has caught up: something is to be done with it.
+func (a *API) freshAlloc(r *http.Request) (*state.View, *fleet.Alloc, error) {
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, nil, err
+	}
+	v := a.cfg.State.View()
+	al, err := needAlloc(v, r)
+	return v, al, err
+}
+
 // stopAlloc stops an allocation; its job gets another one in its place.
 func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 	if err := refuseNoDelay(r); err != nil {
 		return nil, 0, err
 	}
-	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-		return nil, 0, err
-	}
-	al, err := needAlloc(a.cfg.State.View(), r)
+	_, al, err := a.freshAlloc(r)
 	if err != nil {
 		return nil, 0, err
 	}

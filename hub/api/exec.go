@@ -140,11 +140,7 @@ func (a *API) execOver(r *http.Request, req syncproto.Request, client *execConn)
 	if err := client.greet(r.URL.Query().Get("ws_handshake") == "true"); err != nil {
 		return err
 	}
-	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-		return err
-	}
-	v := a.cfg.State.View()
-	al, err := needAlloc(v, r)
+	v, al, err := a.freshAlloc(r)
 	if err != nil {
 		return err
 	}

@@ -53,11 +53,7 @@ func (a *API) signalAlloc(r *http.Request) (any, fleet.Index, error) {
 // order has an edge do something, through its own connection, and answers when it
 // has. An edge that is away is not waited for.
 func (a *API) order(r *http.Request, verb string, req syncproto.Request) (any, fleet.Index, error) {
-	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-		return nil, 0, err
-	}
-	v := a.cfg.State.View()
-	al, err := needAlloc(v, r)
+	v, al, err := a.freshAlloc(r)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -74,11 +70,7 @@ func (a *API) order(r *http.Request, verb string, req syncproto.Request) (any, f
 
 // allocChecks asks an edge how the checks of an allocation went.
 func (a *API) allocChecks(r *http.Request) (any, fleet.Index, error) {
-	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-		return nil, 0, err
-	}
-	v := a.cfg.State.View()
-	al, err := needAlloc(v, r)
+	v, al, err := a.freshAlloc(r)
 	if err != nil {
 		return nil, 0, err
 	}

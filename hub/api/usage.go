@@ -33,11 +33,7 @@ func (a *API) ask(r *http.Request, node fleet.NodeID, req syncproto.Request) (js
 
 // allocUsage asks an edge what an allocation's tasks use, or one of them.
 func (a *API) allocUsage(r *http.Request) (any, fleet.Index, error) {
-	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-		return nil, 0, err
-	}
-	v := a.cfg.State.View()
-	al, err := needAlloc(v, r)
+	v, al, err := a.freshAlloc(r)
 	if err != nil {
 		return nil, 0, err
 	}
