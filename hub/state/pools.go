@@ -38,20 +38,22 @@ func (t *tx) poolDelete(c PoolDelete) Result {
 func (t *tx) usersOf(pool string) []string {
 	var out []string
 	for n := range scan[nodeRow](t.base, tableNodes, indexID, nil) {
-		if n.NodePool == pool {
-			out = append(out, fmt.Sprintf("node %s (%s)", n.Name, n.Status))
+		if n.NodePool != pool {
+			continue
 		}
 		if len(out) == keepersShown {
 			return append(out, "…")
 		}
+		out = append(out, fmt.Sprintf("node %s (%s)", n.Name, n.Status))
 	}
 	for row := range scan[jobRow](t.base, tableJobs, indexID, nil) {
-		if row.job.NodePool == pool && row.job.Status != fleet.JobStatusDead {
-			out = append(out, fmt.Sprintf("job %s (%s)", row.job.ID, row.job.Status))
+		if row.job.NodePool != pool || row.job.Status == fleet.JobStatusDead {
+			continue
 		}
 		if len(out) == keepersShown {
 			return append(out, "…")
 		}
+		out = append(out, fmt.Sprintf("job %s (%s)", row.job.ID, row.job.Status))
 	}
 	return out
 }
