@@ -65,6 +65,7 @@ type run struct {
 	moves   atomic.Int64 // addresses given out to those that moved
 	making  atomic.Bool  // the cluster: the schedule's time does not count yet
 	ended   atomic.Bool  // nothing is observed any more
+	lasted  atomic.Int64 // until then
 
 	mu     sync.Mutex
 	looked map[string]looked // what was seen of each member last
@@ -148,6 +149,7 @@ func (r *run) play(ctx context.Context) (err error) {
 		return fmt.Errorf("start the cluster: %w", err)
 	}
 	defer func() {
+		r.lasted.Store(int64(r.at()))
 		r.ended.Store(true)
 		err = errors.Join(err, r.c.Close())
 	}()
@@ -281,9 +283,13 @@ func (r *run) awaitFleet(ctx context.Context) error {
 // elapsed is the run's own time.
 func (r *run) elapsed() time.Duration { return time.Since(r.began) }
 
-// at is the time of what is seen: all that comes before the schedule is at its start.
+// at is the time of what is seen: all that comes before the schedule is at its start, and
+// all that is found when the cluster is closed at its end.
 func (r *run) at() time.Duration {
-	if r.making.Load() {
+	switch {
+	case r.ended.Load():
+		return time.Duration(r.lasted.Load())
+	case r.making.Load():
 		return 0
 	}
 	return max(0, r.elapsed())
