@@ -35,9 +35,13 @@ func (p *Planner) commit(ctx context.Context, v *verified) outcome {
 // commit that breaks off leaves it to be delivered again.
 func (v *verified) commands(now int64) []state.Plan {
 	empty := func() state.Plan {
-		return state.Plan{EvalID: v.plan.EvalID, Now: now, Result: fleet.PlanResult{
+		c := state.Plan{EvalID: v.plan.EvalID, Now: now, Result: fleet.PlanResult{
 			NodeAllocation: map[fleet.NodeID][]fleet.Alloc{}, NodeUpdate: map[fleet.NodeID][]fleet.Alloc{},
 		}}
+		if job := v.plan.Job; job != nil {
+			c.Namespace, c.JobID, c.JobModifyIndex = job.Namespace, job.ID, job.JobModifyIndex
+		}
+		return c
 	}
 	out := []state.Plan{empty()}
 	if v.deploys() {

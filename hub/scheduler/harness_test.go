@@ -75,17 +75,22 @@ func (c *cluster) newID() string {
 	return fleet.DeriveUUID("test", fmt.Sprint(c.ids))
 }
 
-// apply commits a command.
+// apply commits a command, which must be taken.
 func (c *cluster) apply(cmd state.Command) state.Result {
-	c.mu.Lock()
-	c.index++
-	index := c.index
-	c.mu.Unlock()
-	res := c.store.Apply(index, cmd)
+	res := c.propose(cmd)
 	if res.Err != nil {
 		c.tb.Fatalf("apply %T: %v", cmd, res.Err)
 	}
 	return res
+}
+
+// propose commits a command, which may be refused.
+func (c *cluster) propose(cmd state.Command) state.Result {
+	c.mu.Lock()
+	c.index++
+	index := c.index
+	c.mu.Unlock()
+	return c.store.Apply(index, cmd)
 }
 
 func (c *cluster) Dequeue(ctx context.Context, types []string) (scheduler.Delivery, error) {
@@ -139,11 +144,16 @@ func (c *cluster) Submit(_ context.Context, p fleet.Plan) (fleet.PlanResult, err
 	}
 	if p.Job == nil {
 		cmd.Jobs = nil
+	} else {
+		cmd.Namespace, cmd.JobID, cmd.JobModifyIndex = p.Job.Namespace, p.Job.ID, p.Job.JobModifyIndex
 	}
 	if res.Full() {
 		cmd.Evals = p.Evals
 	}
-	c.commit(cmd)
+	if taken := c.propose(cmd); taken.Err != nil {
+		return fleet.PlanResult{}, taken.Err
+	}
+	c.note(cmd)
 	res.RefreshIndex, res.AllocIndex = v.Index(), v.Index()+1
 	return res, nil
 }
@@ -152,12 +162,14 @@ func (c *cluster) Update(_ context.Context, from scheduler.Delivery, evals []fle
 	if from.Token != "t" {
 		return fleet.Errorf(fleet.CodeConflict, "token %q", from.Token)
 	}
-	c.commit(state.Evals{Evals: evals, Now: c.now.UnixNano()})
+	cmd := state.Evals{Evals: evals, Now: c.now.UnixNano()}
+	c.apply(cmd)
+	c.note(cmd)
 	return nil
 }
 
-func (c *cluster) commit(cmd state.Command) {
-	c.apply(cmd)
+// note remembers an entry that a worker made.
+func (c *cluster) note(cmd state.Command) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries = append(c.entries, cmd)

@@ -127,6 +127,9 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 			return w.cfg.Evals.Update(ctx, d, plan.Evals)
 		}
 		res, err := w.cfg.Planner.Submit(ctx, plan)
+		if err != nil && tries < limit && w.overtaken(plan) {
+			continue // what was planned for is not what the job is now
+		}
 		if err != nil {
 			return fmt.Errorf("submit plan: %w", err)
 		}
@@ -145,6 +148,15 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 			return err
 		}
 	}
+}
+
+// overtaken reports whether a plan's job was changed after the plan was made.
+func (w *worker) overtaken(plan fleet.Plan) bool {
+	if plan.Job == nil {
+		return false
+	}
+	job, known := w.cfg.State.View().Job(plan.Job.Namespace, plan.Job.ID)
+	return !known || job.JobModifyIndex != plan.Job.JobModifyIndex
 }
 
 // fail ends an evaluation that no plan can be made for.

@@ -207,6 +207,29 @@ func TestPlannerFails(t *testing.T) {
 	}
 }
 
+// A job that is registered anew while the plan for what it was is on its way: the
+// worker looks again at once, as often as it would for a full node.
+func TestOvertaken(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(1)
+	anew := 2
+	c.sub = func(p fleet.Plan) (fleet.PlanResult, bool) {
+		if anew > 0 {
+			anew--
+			c.apply(state.JobRegister{Job: job(1, func(j *fleet.Job) {
+				j.TaskGroups[0].Tasks[0].Env = map[string]string{"VERSION": fmt.Sprint(p.Job.Version + 1)}
+			})})
+		}
+		return fleet.PlanResult{}, false
+	}
+	if e := c.register(job(1)); e.Status != fleet.EvalComplete || len(c.plans) != 3 {
+		t.Errorf("%s after %d plans", e.Status, len(c.plans))
+	}
+	if all := c.allocs(); len(all) != 1 || all[0].JobVersion != 2 {
+		t.Errorf("placed: %s", names(all))
+	}
+}
+
 // A job that cannot be scheduled fails its evaluation, and says why.
 func TestUnschedulable(t *testing.T) {
 	c := newCluster(t)

@@ -135,13 +135,19 @@ type NodeRows struct {
 }
 
 // Plan commits what the planner checked. Preconditions that a race may have
-// broken since are the planner's business: it is the only writer of plans.
+// broken since are the planner's business, as it is the only writer of plans, but
+// for the job: whoever registers it does not ask the planner.
 type Plan struct {
 	Result     fleet.PlanResult
 	Jobs       []*fleet.Job // bodies that the allocations name
 	Evals      []fleet.Evaluation
 	EvalID     fleet.EvalID
 	Deployment fleet.DeploymentID
+	// Namespace, JobID and JobModifyIndex say for which job this was planned: where it
+	// was registered anew since, or stopped, the plan is refused (conflict).
+	Namespace      string
+	JobID          fleet.JobID
+	JobModifyIndex fleet.Index
 	// NewDeployment is one that the plan begins, DeploymentUpdates what it decides of
 	// others. An update of one that is over does nothing.
 	NewDeployment     *fleet.Deployment

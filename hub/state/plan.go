@@ -15,6 +15,9 @@ import (
 // over does not become unknown or lost, and none does on a node that is ready
 // again (a stop that comes with lost is taken, and the edge is told).
 func (t *tx) plan(c Plan) Result {
+	if err := t.overtaken(c); err != nil {
+		return Result{Err: err}
+	}
 	for _, a := range everyAlloc(c.Result) {
 		if err := t.runnable(a, c.Jobs); err != nil {
 			return Result{Err: err}
@@ -43,6 +46,20 @@ func (t *tx) plan(c Plan) Result {
 	}
 	t.wakeJobs(&w)
 	return Result{}
+}
+
+// overtaken refuses a plan for what its job was before somebody changed it: it would
+// begin a version that is not the newest any more.
+func (t *tx) overtaken(c Plan) *fleet.Error {
+	if c.JobModifyIndex == 0 {
+		return nil
+	}
+	row := t.jobs.at(t, jobKeyOf(c.Namespace, c.JobID))
+	if row == nil || row.job.JobModifyIndex == c.JobModifyIndex {
+		return nil // what is placed of a job that was purged, the purge's evaluation stops
+	}
+	return fleet.Errorf(fleet.CodeConflict, "commit plan: job %s was changed in entry %d, after the plan for it as of entry %d was made",
+		c.JobID, row.job.JobModifyIndex, c.JobModifyIndex)
 }
 
 func everyAlloc(r fleet.PlanResult) []*fleet.Alloc {

@@ -58,6 +58,31 @@ func TestPlanRefused(t *testing.T) {
 	}
 }
 
+// A plan that was made for a job before it was registered anew, or stopped, and
+// comes after, begins nothing of the older version.
+func TestPlanOvertaken(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 2))
+	before := w.getJob("shop")
+	plan := func(j *fleet.Job, a fleet.Alloc) state.Plan {
+		return state.Plan{
+			Result: fleet.PlanResult{NodeAllocation: byNode(a)}, Now: w.nano(),
+			Namespace: j.Namespace, JobID: j.ID, JobModifyIndex: j.JobModifyIndex,
+		}
+	}
+	w.must(plan(before, w.alloc("shop", node)))
+	old, another := w.alloc("shop", node), job("shop", fleet.JobTypeService, 2)
+	another.TaskGroups[0].Tasks[0].Env = map[string]string{"A": "b"}
+	w.register(another)
+	w.refused(fleet.CodeConflict, plan(before, old))
+	now := w.getJob("shop")
+	w.must(plan(now, w.alloc("shop", node)))
+	next := w.alloc("shop", node)
+	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nano()})
+	w.refused(fleet.CodeConflict, plan(now, next))
+}
+
 // A plan may bring the job along, where it was purged meanwhile.
 func TestPlanBringsJob(t *testing.T) {
 	w := newT(t)
