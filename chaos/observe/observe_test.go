@@ -66,15 +66,20 @@ func rows(tb testing.TB, ts ...fleet.Transition) [][]byte {
 	return out
 }
 
-// furnished has a job, a node with a session, and an allocation.
-func furnished(tb testing.TB) *pair {
-	p := newPair(tb)
+func shop(change func(*fleet.TaskGroup)) *fleet.Job {
 	job := &fleet.Job{
 		ID: "shop", Namespace: "default", Type: fleet.JobTypeService, Meta: map[string]string{check.TagMeta: "t1"},
 		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}},
 	}
+	change(&job.TaskGroups[0])
 	job.Defaults()
-	e := p.apply(state.JobRegister{Job: job, Eval: &fleet.Evaluation{ID: "eval"}, Now: 1})
+	return job
+}
+
+// furnished has a job, a node with a session, and an allocation.
+func furnished(tb testing.TB) *pair {
+	p := newPair(tb)
+	e := p.apply(state.JobRegister{Job: shop(func(*fleet.TaskGroup) {}), Eval: &fleet.Evaluation{ID: "eval"}, Now: 1})
 	if len(e.Jobs) != 1 || e.Jobs[0] != (check.JobChange{Job: "shop", Tag: "t1"}) || len(e.Evals) != 1 || e.Evals[0].ID != "eval" {
 		tb.Fatalf("a registration: %+v", e)
 	}
@@ -162,6 +167,44 @@ func TestApplied(t *testing.T) {
 	}
 	if vs := p.monitor.Violations(); len(vs) > 0 {
 		t.Error(vs)
+	}
+}
+
+// TestServed has a deployment take down what no deployment started: it was in service
+// where it ran, and not where its edge went away with it, and came back, before it did.
+func TestServed(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		p := furnished(t)
+		if running {
+			raw := rows(t, fleet.Transition{Kind: fleet.TransitionAgent},
+				fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc, ClientStatus: fleet.ClientRunning})
+			p.apply(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: raw}}, EvalSeed: "s", Now: 4})
+		}
+		p.apply(state.JobRegister{Job: shop(func(g *fleet.TaskGroup) {
+			g.Tasks[0].Env = map[string]string{"A": "b"}
+			g.Update = &fleet.Update{MaxParallel: 1, MaxUnavailablePerSite: 1}
+		}), Eval: &fleet.Evaluation{ID: "eval2"}, Now: 5})
+		next, _ := p.stores[0].View().Job("default", "shop")
+		old, _ := p.stores[0].View().Alloc(alloc)
+		stop := *old
+		stop.DesiredStatus = fleet.DesiredStop
+		a := fleet.Alloc{
+			ID: "next", Namespace: "default", Name: "shop.g[0]", NodeID: node, JobID: "shop", Job: next, JobVersion: next.Version,
+			JobHash: next.SpecHash, TaskGroup: "g", PreviousAllocation: alloc, DeploymentID: "deployment", DeploymentStatus: &fleet.AllocDeployment{},
+		}
+		e := p.apply(state.Plan{
+			Result: fleet.PlanResult{
+				NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: {stop}}, NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {a}},
+			},
+			NewDeployment: &fleet.Deployment{
+				ID: "deployment", Namespace: "default", JobID: "shop", JobVersion: next.Version, JobCreateIndex: next.CreateIndex,
+				Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1}},
+			},
+			Now: 6,
+		})
+		if len(e.Rollouts) != 1 || len(e.Rollouts[0].Turns) != 1 || e.Rollouts[0].Turns[0].Served != running {
+			t.Errorf("running %t: %+v", running, e.Rollouts)
+		}
 	}
 }
 

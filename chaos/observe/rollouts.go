@@ -35,7 +35,7 @@ func rolled(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, adva
 		if before != nil && serving(a, before) && before.JobHash != now.JobHash {
 			r.Turns = append(r.Turns, check.Turn{
 				Alloc: now.ID, Old: before.ID, Site: site(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary(),
-				Served: before.DeploymentID == "" || before.DeploymentStatus.IsHealthy(),
+				Served: served(before),
 			})
 		}
 	}
@@ -48,6 +48,15 @@ func serving(a consensus.Applied, old *fleet.Alloc) bool {
 	n, known := a.View.Node(old.NodeID)
 	return old.ModifyIndex == a.Index && old.ServerTerminal() && known && n.Status == fleet.NodeReady &&
 		(old.ClientStatus == fleet.ClientRunning || old.ClientStatus == fleet.ClientPending)
+}
+
+// served reports whether an allocation that is taken down was in service: one that no
+// deployment started was as soon as it ran.
+func served(old *fleet.Alloc) bool {
+	if old.DeploymentID == "" {
+		return old.ClientStatus == fleet.ClientRunning
+	}
+	return old.DeploymentStatus.IsHealthy()
 }
 
 func site(v *state.View, id fleet.NodeID) string {
