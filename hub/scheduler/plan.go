@@ -110,8 +110,14 @@ func (a *attempt) blocked() fleet.Evaluation {
 	return e
 }
 
-// block lets an evaluation wait for capacity of the classes that would help.
+// block lets an evaluation wait for capacity of the classes that would help. Its turn
+// among all that wait is that of the job as it is now, not as it was when the wait began:
+// what may be evicted goes by the same number, and a job that had its turn before those
+// that evict it would take their room again and again.
 func (a *attempt) block(e fleet.Evaluation, trigger string) fleet.Evaluation {
+	if a.job != nil {
+		e.Priority, e.JobModifyIndex = a.job.Priority, a.job.JobModifyIndex
+	}
 	e.Status, e.TriggeredBy = fleet.EvalBlocked, trigger
 	e.StatusDescription = "waits for capacity: not all could be placed"
 	e.SnapshotIndex, e.ModifyTime = a.view.Index(), a.now.UnixNano()
