@@ -55,7 +55,8 @@ type Evaluation struct {
 	ClassEligibility  map[string]bool
 	EscapedClass      bool `json:"EscapedComputedClass"` // a constraint looks at what differs within a class
 	QueuedAllocations map[string]int
-	SnapshotIndex     Index // of the state the scheduler looked at
+	AwaitedNodes      []NodeID `json:",omitempty"` // where room is being made for it; sorted
+	SnapshotIndex     Index    // of the state the scheduler looked at
 	CreateIndex       Index
 	ModifyIndex       Index
 	CreateTime        int64 // UnixNano

@@ -31,6 +31,7 @@ type lifeHub struct {
 	index   fleet.Index
 	ids     int
 	applied error // what no command may answer
+	race    bool  // the least important evaluation is dealt with first
 
 	nodes []*lifeNode
 	seen  map[fleet.DeploymentID]fleet.Index // by the watcher
@@ -168,16 +169,22 @@ func (h *lifeHub) step() (more bool, err error) {
 }
 
 // due is the evaluation that the broker would hand out next, of those whose time has
-// come and of the blocked ones for which capacity appeared.
+// come and of the blocked ones for which capacity appeared; in a race the one that it
+// would hand out last, because another worker is through with it first.
 func (h *lifeHub) due(v *state.View) *fleet.Evaluation {
 	var first *fleet.Evaluation
 	for e := range v.Evals("*", "") {
 		ready := e.Status == fleet.EvalPending && !e.WaitUntil.After(h.now) || e.Status == fleet.EvalBlocked && wakes(v, e)
-		if ready && (first == nil || cmp.Or(cmp.Compare(first.Priority, e.Priority), cmp.Compare(e.CreateIndex, first.CreateIndex), cmp.Compare(e.ID, first.ID)) < 0) {
+		if ready && (first == nil || before(e, first) != h.race) {
 			first = e
 		}
 	}
 	return first
+}
+
+// before is the broker's order.
+func before(a, b *fleet.Evaluation) bool {
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.CreateIndex, b.CreateIndex), cmp.Compare(a.ID, b.ID)) < 0
 }
 
 // wakes reports whether capacity appeared that a blocked evaluation may use.

@@ -27,20 +27,22 @@ var expected = map[string]int{
 	"evicted":                                1500,
 	"waits for capacity":                     60,
 	"full nodes":                             30,
-	"deployments begun":                      30,
-	"deployments successful":                 60,
-	"deployments failed":                     300,
-	"deployments cancelled":                  100,
-	"jobs rolled back":                       3000,
-	"canaries placed":                        400,
-	"canaries promoted":                      1200,
-	"drains over":                            300,
-	"taken down for a newer version":         250,
-	"taken down before it was seen healthy":  15000,
-	"taken down where a site has its limit":  1500,
-	"judged anew, by a later deployment":     10000,
-	"emptied for a newer version":            5000,
-	"ended while the newest version is held": 250,
+	"room made for a job":                    150,
+	"gave way to room that is made for another": 1500,
+	"deployments begun":                         30,
+	"deployments successful":                    60,
+	"deployments failed":                        300,
+	"deployments cancelled":                     100,
+	"jobs rolled back":                          3000,
+	"canaries placed":                           400,
+	"canaries promoted":                         1200,
+	"drains over":                               300,
+	"taken down for a newer version":            250,
+	"taken down before it was seen healthy":     15000,
+	"taken down where a site has its limit":     1500,
+	"judged anew, by a later deployment":        10000,
+	"emptied for a newer version":               5000,
+	"ended while the newest version is held":    250,
 }
 
 func (t tally) add(other tally) {
@@ -57,6 +59,8 @@ func (t tally) String() string {
 	}
 	return b.String()
 }
+
+const roomIsMade = "room that is being made for a job of higher priority"
 
 // rare lists what has happened less often than is expected of so many events.
 func (t tally) rare(events int) (rare []string) {
@@ -102,6 +106,12 @@ func (l *life) observe(v *state.View) {
 	for e := range v.Evals("*", "") {
 		if old, known := l.before.Eval(e.ID); e.Status == fleet.EvalBlocked && (!known || old.Status != e.Status) {
 			l.reached("waits for capacity", 1)
+		}
+		if old, known := l.before.Eval(e.ID); len(e.AwaitedNodes) > 0 && (!known || len(old.AwaitedNodes) == 0) {
+			l.reached("room made for a job", 1)
+		}
+		if m := e.FailedTGAllocs["web"]; m != nil && m.DimensionExhausted[roomIsMade] > 0 && e.ModifyIndex > l.before.Index() {
+			l.reached("gave way to room that is made for another", 1)
 		}
 	}
 	l.observeDeployments(v)

@@ -144,6 +144,8 @@ func (l *life) configure(args []string) {
 			c.SchedulerAlgorithm = "spread"
 		case "oversubscription":
 			c.MemoryOversubscriptionEnabled = true
+		case "race":
+			l.hub.race = true
 		case "preempt":
 			c.PreemptionConfig = fleet.PreemptionConfig{
 				SystemSchedulerEnabled: true, SysBatchSchedulerEnabled: true, BatchSchedulerEnabled: true, ServiceSchedulerEnabled: true,

@@ -67,7 +67,7 @@ func (a *attempt) evals() []fleet.Evaluation {
 	done.SnapshotIndex, done.ModifyTime = a.view.Index(), a.now.UnixNano()
 	done.QueuedAllocations, done.FailedTGAllocs = a.queued, nil
 	done.ClassEligibility, done.EscapedClass = nil, false
-	done.FailedTGAllocs = a.failed
+	done.FailedTGAllocs, done.AwaitedNodes = a.failed, nil
 	if len(a.failed) == 0 || !a.waits() {
 		return append(out, done)
 	}
@@ -122,6 +122,7 @@ func (a *attempt) block(e fleet.Evaluation, trigger string) fleet.Evaluation {
 	e.StatusDescription = "waits for capacity: not all could be placed"
 	e.SnapshotIndex, e.ModifyTime = a.view.Index(), a.now.UnixNano()
 	e.FailedTGAllocs, e.QueuedAllocations = a.failed, a.queued
+	e.AwaitedNodes = a.awaits()
 	e.ClassEligibility, e.EscapedClass = map[string]bool{}, false
 	for _, group := range slices.Sorted(maps.Keys(a.failed)) {
 		if a.rankings[group].where.eligibility(e.ClassEligibility) {
@@ -131,12 +132,20 @@ func (a *attempt) block(e fleet.Evaluation, trigger string) fleet.Evaluation {
 	return e
 }
 
+// awaits lists where room is made for the job, sorted.
+func (a *attempt) awaits() []fleet.NodeID {
+	if a.tenants == nil {
+		return nil // it is stopped
+	}
+	return slices.Sorted(maps.Keys(a.tenants.awaits))
+}
+
 // gaveUp is the end of an evaluation whose plans were refused too often: it
 // failed, and another waits for whatever changes next.
 func (a *attempt) gaveUp(attempts int) []fleet.Evaluation {
 	blocked := a.block(a.blocked(), fleet.TriggerMaxPlanAttempts)
 	blocked.StatusDescription = "waits for a change: plans were refused too often"
-	blocked.EscapedClass = true
+	blocked.EscapedClass, blocked.AwaitedNodes = true, nil // of what was refused nothing was evicted
 	done := *a.eval
 	done.Status, done.BlockedEval = fleet.EvalFailed, blocked.ID
 	done.StatusDescription = fmt.Sprintf("maximum attempts reached (%d)", attempts)

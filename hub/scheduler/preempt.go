@@ -82,6 +82,7 @@ func (r *ranking) preempt(p reconcile.Placement) []*fleet.Alloc {
 		out = append(out, v.alloc)
 	}
 	r.tenants.after[n.ID] = after
+	r.tenants.await(n.ID)
 	r.occupy(n, 1)
 	return out
 }

@@ -32,6 +32,7 @@ type cluster interface {
 	AllocsByNode(id fleet.NodeID) iter.Seq[*fleet.Alloc]
 	Scheduling() fleet.SchedulerConfiguration
 	Pool(name string) (*fleet.Pool, bool)
+	AwaitingEvals() iter.Seq[*fleet.Evaluation]
 }
 
 // ranking finds nodes for the placements of one group. The scores of nodes of one
@@ -70,7 +71,7 @@ type candidate struct {
 	order  int // in which it was drawn: decides among equals
 	index  int // in the heap, -1 where it is not in it
 	full   bool
-	booked *bool           // nil: not looked at
+	booked bool            // and counted as such
 	used   fleet.Resources // by what the state knows
 	parts  [partCount]float64
 	sum    float64 // of the parts that count

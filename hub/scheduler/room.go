@@ -14,13 +14,17 @@ type tenancy struct {
 	// after is what more will be taken, or less, once what the plan stops to make room
 	// has ended and what waits for that is there.
 	after  map[fleet.NodeID]fleet.Resources
-	placed map[fleet.NodeID]int // how many the plan places
+	awaits map[fleet.NodeID]bool // where after says so
+	placed map[fleet.NodeID]int  // how many the plan places
 	// Of nodes that were asked for more than amounts: what is given out, and what of it
 	// by the plan.
 	claims   map[fleet.NodeID]*fleet.Claims
 	allotted map[fleet.NodeID][]*fleet.Allotment
 	evicted  map[fleet.AllocID]bool // by the plan
 	burdened map[jobName]bool       // whose they are
+	// awaited is by whom room of a node is waited for: the highest priority of another
+	// job. Nil: not asked for yet.
+	awaited map[fleet.NodeID]int
 }
 
 // askOn is what the group takes of a node: where tasks ask for whole cores, as much
@@ -64,26 +68,35 @@ func occupants(c cluster, id fleet.NodeID) int {
 	return n
 }
 
-// roomIsMade is what a node has too little of whose free room is part of what an
-// eviction makes room for.
+// roomIsMade is what a node has too little of whose room is kept for a job of a higher
+// priority.
 const roomIsMade = "room that is being made for a job of higher priority"
 
-// booked reports whether allocations are being evicted from a candidate for a job that
-// the ranking's is not: then it is none, or its own would be the next to be evicted.
+// booked reports whether a job of a higher priority waits for room on a candidate that
+// is being made for it, by an eviction or by stopping what it replaces. Until it has
+// been looked at again that room is nobody else's, also where it is free by now: whoever
+// took it would be the next to be evicted.
 func (r *ranking) booked(c *candidate) bool {
-	if c.booked != nil {
-		return *c.booked
-	}
-	booked := false
-	for a := range r.cluster.AllocsByNode(c.node.ID) {
-		if a.DesiredStatus == fleet.DesiredEvict && a.OccupiesNode() && a.Job != nil && a.Job.Priority > r.where.job.Priority-preemptDistance {
-			booked = true
-			r.exhausted(c.node, roomIsMade)
-			break
+	job := r.where.job
+	if r.tenants.awaited == nil {
+		r.tenants.awaited = map[fleet.NodeID]int{}
+		for e := range r.cluster.AwaitingEvals() {
+			if e.JobID == job.ID && e.Namespace == job.Namespace {
+				continue
+			}
+			for _, id := range e.AwaitedNodes {
+				r.tenants.awaited[id] = max(r.tenants.awaited[id], e.Priority)
+			}
 		}
 	}
-	c.booked = &booked
-	return booked
+	if r.tenants.awaited[c.node.ID] <= job.Priority {
+		return false
+	}
+	if !c.booked {
+		c.booked = true
+		r.exhausted(c.node, roomIsMade)
+	}
+	return true
 }
 
 // roomAfter reports whether a placement would find room on the node of the
@@ -104,8 +117,17 @@ func (r *ranking) roomAfter(prev *fleet.Alloc) bool {
 		}
 	}
 	r.tenants.after[n.ID] = after
+	r.tenants.await(n.ID)
 	r.occupy(n, 1)
 	return true
+}
+
+// await notes that the job waits for room on a node that is being made for it.
+func (t *tenancy) await(id fleet.NodeID) {
+	if t.awaits == nil {
+		t.awaits = map[fleet.NodeID]bool{}
+	}
+	t.awaits[id] = true
 }
 
 // needed is what is taken of amounts some of which are given back: those of which

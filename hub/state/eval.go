@@ -41,6 +41,7 @@ func (t *tx) putEval(e fleet.Evaluation, now int64) {
 		roster.open++
 	}
 	e.ModifyIndex, e.ModifyTime = t.index, now
+	t.lapse(old, &e)
 	t.evals.put(k, &e)
 	t.bump(tableEvals)
 	switch e.Status {
@@ -52,6 +53,25 @@ func (t *tx) putEval(e fleet.Evaluation, now int64) {
 	case fleet.EvalBlocked:
 		if len(e.QueuedAllocations) > 0 {
 			t.queue(e.Namespace, e.JobID, e.QueuedAllocations)
+		}
+	}
+}
+
+// awaited is where room is being made for an evaluation: nowhere when it is over.
+func awaited(e *fleet.Evaluation) []fleet.NodeID {
+	if e == nil || e.Terminal() {
+		return nil
+	}
+	return e.AwaitedNodes
+}
+
+// lapse wakes what gave way to an evaluation on nodes where that awaits room no longer:
+// it may have taken less than there is, or gone elsewhere.
+func (t *tx) lapse(old, now *fleet.Evaluation) {
+	still := awaited(now)
+	for _, id := range awaited(old) {
+		if _, found := slices.BinarySearch(still, id); !found {
+			t.vacated(id)
 		}
 	}
 }
@@ -210,6 +230,11 @@ func (v *View) Evals(ns, prefix string) iter.Seq[*fleet.Evaluation] {
 // EvalsByJob lists a job's evaluations, also of one that was purged.
 func (v *View) EvalsByJob(ns string, id fleet.JobID) iter.Seq[*fleet.Evaluation] {
 	return narrow[fleet.Evaluation](v, tableEvals, indexJob, jobKeyOf(ns, id))
+}
+
+// AwaitingEvals lists the evaluations of all namespaces for which room is being made.
+func (v *View) AwaitingEvals() iter.Seq[*fleet.Evaluation] {
+	return narrow[fleet.Evaluation](v, tableEvals, indexAwaiting, nil)
 }
 
 // EvalsSince lists evaluations that changed after index, oldest change first.

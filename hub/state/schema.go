@@ -41,6 +41,7 @@ const (
 
 	indexDraining = "draining"
 	indexPeriodic = "periodic"
+	indexAwaiting = "awaiting"
 )
 
 // metaApplied is the row of tableMeta that every entry writes; the others are
@@ -124,6 +125,8 @@ func key(parts ...string) []byte {
 func jobKeyOf(ns string, id fleet.JobID) []byte { return key(ns, string(id)) }
 
 func jobRowKey(r *jobRow) []byte { return jobKeyOf(r.job.Namespace, r.job.ID) }
+
+func evalKey(e *fleet.Evaluation) []byte { return key(string(e.ID)) }
 
 func nodeRowKey(r *nodeRow) []byte { return key(string(r.ID)) }
 
@@ -225,7 +228,7 @@ func schema() *memdb.DBSchema {
 				})},
 			&memdb.IndexSchema{Name: indexCreated, Unique: true, Indexer: indexer[deploymentRow](
 				func(r *deploymentRow) []byte { return createdKey(r.CreateIndex, r.ID) })}),
-		table(tableEvals, func(r *fleet.Evaluation) []byte { return key(string(r.ID)) },
+		table(tableEvals, evalKey, some(indexAwaiting, evalKey, func(r *fleet.Evaluation) bool { return len(awaited(r)) > 0 }),
 			&memdb.IndexSchema{Name: indexJob, Unique: true, Indexer: indexer[fleet.Evaluation](
 				func(r *fleet.Evaluation) []byte { return key(r.Namespace, string(r.JobID), string(r.ID)) })},
 			&memdb.IndexSchema{Name: indexChanged, Unique: true, Indexer: indexer[fleet.Evaluation](

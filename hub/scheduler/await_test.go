@@ -1,0 +1,86 @@
+package scheduler_test
+
+import (
+	"slices"
+	"testing"
+
+	"skerry/fleet"
+)
+
+// The room of what was evicted is kept for what it was evicted for, also when it is free
+// by now and a worker looks at a less important job first; and what is left of it is not
+// forgotten.
+func TestRoomThatIsMadeIsKept(t *testing.T) {
+	begin := func(t *testing.T) (c *cluster, asks, waits fleet.EvalID) {
+		c = newCluster(t)
+		c.configure(func(conf *fleet.SchedulerConfiguration) { conf.PreemptionConfig.ServiceSchedulerEnabled = true })
+		c.nodes(1, func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 1000, MemoryMB: 2048, DiskMB: 10000} })
+		c.register(job(1, low{id: "there", priority: 30, cpu: 900, mem: 100}.job))
+		evicted := slices.Collect(c.store.View().Allocs("*", ""))[0]
+		c.report(evicted, fleet.ClientRunning)
+		asks = c.register(job(1, low{id: "asks", priority: 90, cpu: 600, mem: 100}.job)).BlockedEval
+		waits = c.register(job(1, low{id: "small", priority: 85, cpu: 400, mem: 100}.job)).BlockedEval
+		if e := c.mustEval(asks); len(e.AwaitedNodes) != 1 || e.AwaitedNodes[0] != evicted.NodeID {
+			t.Fatalf("room is being made at %v", e.AwaitedNodes)
+		}
+		c.report(evicted, fleet.ClientComplete)
+		e := c.schedule(waits) // the first
+		if e.Status != fleet.EvalBlocked || e.FailedTGAllocs["web"].DimensionExhausted[roomIsMade] != 1 {
+			t.Fatalf("the less important one is %s: %+v", e.Status, e.FailedTGAllocs["web"])
+		}
+		return c, asks, waits
+	}
+	wakes := func(c *cluster, id fleet.EvalID) bool {
+		return wakes(c.store.View(), c.mustEval(id))
+	}
+	t.Run("then it is taken, and the rest is free", func(t *testing.T) {
+		c, asks, waits := begin(t)
+		if e := c.schedule(asks); e.Status != fleet.EvalComplete || len(e.AwaitedNodes) != 0 {
+			t.Fatalf("%+v", e)
+		}
+		if !wakes(c, waits) {
+			t.Fatal("the less important one is not told that there is room left")
+		}
+		if e := c.schedule(waits); e.Status != fleet.EvalComplete {
+			t.Errorf("the less important one is %s: %+v", e.Status, e.FailedTGAllocs["web"])
+		}
+	})
+	t.Run("then nobody wants it", func(t *testing.T) {
+		c, _, waits := begin(t)
+		c.stop("asks")
+		if !wakes(c, waits) {
+			t.Fatal("the less important one is not told that there is room")
+		}
+		if e := c.schedule(waits); e.Status != fleet.EvalComplete {
+			t.Errorf("the less important one is %s: %+v", e.Status, e.FailedTGAllocs["web"])
+		}
+	})
+	t.Run("from as important ones it is not kept", func(t *testing.T) {
+		c, _, _ := begin(t)
+		if e := c.register(job(1, low{id: "peer", priority: 90, cpu: 400, mem: 100}.job)); e.QueuedAllocations["web"] != 0 {
+			t.Errorf("%+v", e.FailedTGAllocs["web"])
+		}
+	})
+}
+
+// What a rollout stops to make room for the newer version leaves its room to no less
+// important job.
+func TestRoomOfAReplacementIsKept(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(1, func(n *fleet.Node) { n.Resources = fleet.Resources{CPU: 1000, MemoryMB: 2048, DiskMB: 10000} })
+	c.register(job(1, low{id: "web", priority: 50, cpu: 600, mem: 100}.job))
+	old := c.alive()[0]
+	c.report(old, fleet.ClientRunning)
+	waits := c.register(job(1, low{id: "small", priority: 40, cpu: 500, mem: 100}.job)).BlockedEval
+	next := c.register(job(1, low{id: "web", priority: 50, cpu: 700, mem: 100}.job))
+	if got, _ := c.store.View().Alloc(old.ID); got.DesiredStatus != fleet.DesiredStop {
+		t.Fatalf("it is to %s", got.DesiredStatus)
+	}
+	c.report(old, fleet.ClientComplete)
+	if e := c.schedule(waits); e.Status != fleet.EvalBlocked {
+		t.Errorf("the less important one is %s", e.Status)
+	}
+	if e := c.schedule(next.BlockedEval); e.Status != fleet.EvalComplete || len(c.alive()) != 1 {
+		t.Errorf("%+v", e)
+	}
+}
