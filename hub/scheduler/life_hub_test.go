@@ -47,6 +47,7 @@ type lifeNode struct {
 	chain   []byte
 	mute    bool // without a session, or before its history
 	judged  map[verdict]bool
+	never   map[fleet.AllocID]bool // was told to stop before it had begun, and given up
 }
 
 // verdict is on an allocation's health in a deployment.
@@ -242,6 +243,23 @@ func (h *lifeHub) open(n *lifeNode) {
 		Head: n.sent + fleet.Seq(len(n.rows)), Node: n.desc, EvalSeed: h.newID(), Now: h.now.UnixNano(),
 	})
 	n.epoch = res.Session.Epoch
+}
+
+// hear lets the edges in sight learn what the hub gave up that they have not begun: they
+// will not, whatever becomes of the link. (An edge journals the receipt of what it is to
+// run. Where it has told all and nothing of that, it has not got it.)
+func (h *lifeHub) hear() {
+	v := h.store.View()
+	for _, n := range h.nodes {
+		if n.mute {
+			continue
+		}
+		for a := range v.AllocsByNode(n.desc.ID) {
+			if a.ClientStatus == fleet.ClientLost && a.ReportedStatus == "" {
+				n.never[a.ID] = true
+			}
+		}
+	}
 }
 
 // miss lets a node miss its deadline, or the one after it.

@@ -62,6 +62,7 @@ func (l *life) play(line string) error {
 	if err := l.hub.settle(); err != nil {
 		return err
 	}
+	l.hub.hear()
 	v := l.hub.store.View()
 	if before != l.hub.index {
 		l.tally["events"]++
@@ -162,7 +163,7 @@ func (l *life) node(args []string) error {
 	}
 	cpu, err := strconv.Atoi(args[0])
 	i := len(l.hub.nodes)
-	n := &lifeNode{judged: map[verdict]bool{}, desc: &fleet.Node{
+	n := &lifeNode{judged: map[verdict]bool{}, never: map[fleet.AllocID]bool{}, desc: &fleet.Node{
 		ID: fleet.NodeID(fmt.Sprintf("%08x-0000-4000-9000-000000000000", i+1)), Name: fmt.Sprintf("n%d", i),
 		Datacenter: "dc1", NodePool: args[2], Site: args[1], Attributes: map[string]string{"kernel.name": "linux"},
 		Resources:      fleet.Resources{CPU: cpu, MemoryMB: 4000, DiskMB: 4000},
@@ -303,8 +304,8 @@ func (l *life) say(args []string) error {
 			l.health(n, a, args[1] == "healthy")
 		}
 	default:
-		if a.ClientStatus == fleet.ClientLost && a.ReportedStatus == "" && !n.mute {
-			return nil // it was told to stop before it had begun
+		if n.never[a.ID] {
+			return nil
 		}
 		l.report(n, a, args[1])
 	}

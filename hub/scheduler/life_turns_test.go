@@ -83,9 +83,10 @@ func (s *scene) unproven() (list []*fleet.Alloc) {
 }
 
 // siteTurns: where something that served is taken down, no more of its site is out of
-// service than may be; and never does so much not run, though nobody had seen it healthy.
+// service than may be; and where something is that ran, though nobody had seen it healthy,
+// never does so much not run. What is sick is no loss, whatever else its site goes without.
 func (s *scene) siteTurns(taken []*fleet.Alloc, most int) error {
-	served, out, down := map[string]bool{}, map[string]int{}, map[string]int{}
+	served, ran, out, down := map[string]bool{}, map[string]bool{}, map[string]int{}, map[string]int{}
 	for _, a := range s.unproven() {
 		if old, _ := s.l.before.Alloc(a.ID); old.ClientStatus == fleet.ClientRunning && a.ClientStatus == fleet.ClientRunning &&
 			(old.DeploymentID == "" || old.DeploymentStatus.IsHealthy()) {
@@ -107,6 +108,7 @@ func (s *scene) siteTurns(taken []*fleet.Alloc, most int) error {
 			site = s.siteBefore(a)
 		default:
 			s.l.reached("taken down before it was seen healthy", 1)
+			ran[site] = true
 			down[site]++
 			site = s.siteBefore(a)
 		}
@@ -118,7 +120,7 @@ func (s *scene) siteTurns(taken []*fleet.Alloc, most int) error {
 		}
 	}
 	for _, a := range taken {
-		if site := s.site(a); served[site] && out[site] > most || down[site] > most {
+		if site := s.site(a); served[site] && out[site] > most || ran[site] && down[site] > most {
 			return fmt.Errorf("of %d that are taken down some are at site %s, where %d are out of service and %d do not run; max_unavailable_per_site is %d",
 				len(taken), site, out[site], down[site], most)
 		}
