@@ -29,7 +29,7 @@ func (l *life) judgeNodes(v *state.View) error {
 		claims := fleet.NewClaims(n)
 		var used fleet.Resources
 		for a := range v.AllocsByNode(n.ID) {
-			if !a.OccupiesNode() {
+			if !takesRoom(a) {
 				continue
 			}
 			used = used.Add(a.AllocatedResources)
@@ -45,6 +45,12 @@ func (l *life) judgeNodes(v *state.View) error {
 		}
 	}
 	return nil
+}
+
+// takesRoom: it is to run, or did by what its edge said last. (The state has an opinion of
+// its own, by which it plans.)
+func takesRoom(a *fleet.Alloc) bool {
+	return !a.Terminal() || a.ReportedStatus == fleet.ClientPending || a.ReportedStatus == fleet.ClientRunning
 }
 
 // judgeEvals: nothing that is due is left, a job waits for capacity once, none failed.
