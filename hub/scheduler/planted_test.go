@@ -3,6 +3,7 @@
 package scheduler_test
 
 import (
+	"strings"
 	"testing"
 
 	"skerry/fleet"
@@ -42,5 +43,35 @@ func TestPlantedBugsMisbehave(t *testing.T) {
 	defer planted.Plant(planted.OneByOne)()
 	if v := got(); v != 1 {
 		t.Fatalf("with the bug it is version %d that comes after 0", v)
+	}
+}
+
+// TestPlantedBugsEndLives has bugs of which lives have to make something: each ends one of
+// the first few hundred, and is called by what it does.
+func TestPlantedBugsEndLives(t *testing.T) {
+	for _, tc := range []struct {
+		bug   planted.Bug
+		finds string
+	}{
+		{planted.ReplaceTwice, "are to run"},
+		{planted.NeverReady, "is unknown"},
+		{planted.TakeDownAll, "max_parallel is"},
+		{planted.OneCanaryMore, "canaries"},
+		{planted.SitesForgotten, "max_unavailable_per_site is"},
+		{planted.NeverComplete, "its deployment is running"},
+		{planted.DeadlineOfDrainOff, "is being drained"},
+	} {
+		t.Run(string(tc.bug), func(t *testing.T) {
+			defer planted.Plant(tc.bug)()
+			for seed := uint64(1); seed <= 400; seed++ {
+				if _, err := playLife(drawLife(seed), nil); err != nil {
+					if !strings.Contains(err.Error(), tc.finds) {
+						t.Errorf("life %d ends of something else: %v", seed, err)
+					}
+					return
+				}
+			}
+			t.Error("400 lives have not come to harm")
+		})
 	}
 }
