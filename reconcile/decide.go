@@ -193,7 +193,7 @@ func (d *decision) fill(slots []*slot, taken map[int]bool, g *fleet.TaskGroup, m
 		taken[next] = true
 		d.place(Placement{
 			Name: allocName(d.in.JobID, g.Name, next), Group: g.Name, Previous: last[next],
-			Reason: fmt.Sprintf("placed: group %s wants %d", g.Name, g.Count),
+			Reason: fmt.Sprintf("group %s wants %d", g.Name, g.Count),
 		})
 	}
 }

@@ -356,7 +356,7 @@ func (d *decision) again(p *post, g *fleet.TaskGroup) {
 func (d *decision) occupy(p *post, g *fleet.TaskGroup) {
 	place := Placement{
 		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: p.id, Canary: p.canary,
-		Reason: fmt.Sprintf("placed: group %s wants one on node %s", g.Name, nodeName(p.node)),
+		Reason: fmt.Sprintf("group %s wants one on node %s", g.Name, nodeName(p.node)),
 	}
 	if m := p.newest(lost, migrating, ended); m != nil && m.a.NextAllocation == "" {
 		place.Previous = m.a
