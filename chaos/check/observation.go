@@ -125,7 +125,7 @@ type Reached struct {
 	Deferred int            // that are away, and not healthy
 	Behind   []Part         `json:",omitempty"` // what runs on with other tasks than the version has, and nobody stands in for
 	Away     []fleet.NodeID `json:",omitempty"`
-	// PerSite is max_unavailable_per_site, and AwaySites are where Away are: who is away
+	// PerSite is max_unavailable_per_site, and AwaySites are where Away are missed: who is away
 	// may hold a site's budget, and the others of the site are then deferred with it.
 	PerSite   int      `json:",omitempty"`
 	AwaySites []string `json:",omitempty"`

@@ -2,6 +2,7 @@ package observe_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -170,6 +171,34 @@ func TestApplied(t *testing.T) {
 	}
 }
 
+// rollsTo registers a new version of the job, and makes the plan of a deployment that
+// replaces the allocation by one on a node.
+func (p *pair) rollsTo(id fleet.NodeID) state.Plan {
+	p.tb.Helper()
+	p.apply(state.JobRegister{Job: shop(func(g *fleet.TaskGroup) {
+		g.Tasks[0].Env = map[string]string{"A": "b"}
+		g.Update = &fleet.Update{MaxParallel: 1, MaxUnavailablePerSite: 1}
+	}), Eval: &fleet.Evaluation{ID: "eval2"}, Now: 5})
+	next, _ := p.stores[0].View().Job("default", "shop")
+	old, _ := p.stores[0].View().Alloc(alloc)
+	stop := *old
+	stop.DesiredStatus = fleet.DesiredStop
+	a := fleet.Alloc{
+		ID: "next", Namespace: "default", Name: "shop.g[0]", NodeID: id, JobID: "shop", Job: next, JobVersion: next.Version,
+		JobHash: next.SpecHash, TaskGroup: "g", PreviousAllocation: alloc, DeploymentID: "deployment", DeploymentStatus: &fleet.AllocDeployment{},
+	}
+	return state.Plan{
+		Result: fleet.PlanResult{
+			NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: {stop}}, NodeAllocation: map[fleet.NodeID][]fleet.Alloc{id: {a}},
+		},
+		NewDeployment: &fleet.Deployment{
+			ID: "deployment", Namespace: "default", JobID: "shop", JobVersion: next.Version, JobCreateIndex: next.CreateIndex,
+			Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1}},
+		},
+		Now: 6,
+	}
+}
+
 // TestServed has a deployment take down what no deployment started: it was in service
 // where it ran, and not where its edge went away with it, and came back, before it did.
 func TestServed(t *testing.T) {
@@ -180,31 +209,28 @@ func TestServed(t *testing.T) {
 				fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc, ClientStatus: fleet.ClientRunning})
 			p.apply(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: raw}}, EvalSeed: "s", Now: 4})
 		}
-		p.apply(state.JobRegister{Job: shop(func(g *fleet.TaskGroup) {
-			g.Tasks[0].Env = map[string]string{"A": "b"}
-			g.Update = &fleet.Update{MaxParallel: 1, MaxUnavailablePerSite: 1}
-		}), Eval: &fleet.Evaluation{ID: "eval2"}, Now: 5})
-		next, _ := p.stores[0].View().Job("default", "shop")
-		old, _ := p.stores[0].View().Alloc(alloc)
-		stop := *old
-		stop.DesiredStatus = fleet.DesiredStop
-		a := fleet.Alloc{
-			ID: "next", Namespace: "default", Name: "shop.g[0]", NodeID: node, JobID: "shop", Job: next, JobVersion: next.Version,
-			JobHash: next.SpecHash, TaskGroup: "g", PreviousAllocation: alloc, DeploymentID: "deployment", DeploymentStatus: &fleet.AllocDeployment{},
-		}
-		e := p.apply(state.Plan{
-			Result: fleet.PlanResult{
-				NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: {stop}}, NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {a}},
-			},
-			NewDeployment: &fleet.Deployment{
-				ID: "deployment", Namespace: "default", JobID: "shop", JobVersion: next.Version, JobCreateIndex: next.CreateIndex,
-				Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1}},
-			},
-			Now: 6,
-		})
+		e := p.apply(p.rollsTo(node))
 		if len(e.Rollouts) != 1 || len(e.Rollouts[0].Turns) != 1 || e.Rollouts[0].Turns[0].Served != running {
 			t.Errorf("running %t: %+v", running, e.Rollouts)
 		}
+	}
+}
+
+// TestAwayIsMissed has what replaces one at a site start at another and go away: the
+// first of the two goes without.
+func TestAwayIsMissed(t *testing.T) {
+	p := furnished(t)
+	p.apply(state.NodeRegister{Node: fleet.Node{ID: "far", Name: "edge-2", Site: "far", Resources: fleet.Resources{CPU: 500, MemoryMB: 500, DiskMB: 500}}, Now: 4})
+	p.apply(p.rollsTo("far"))
+	e := p.apply(state.Plan{
+		DeploymentUpdates: []fleet.DeploymentUpdate{{DeploymentID: "deployment", Status: fleet.DeploymentSuccessful}}, Now: 7,
+	})
+	if len(e.Ended) != 1 || len(e.Ended[0].Groups) != 1 {
+		t.Fatalf("ended: %+v", e.Ended)
+	}
+	home, _ := p.stores[0].View().Node(node)
+	if g := e.Ended[0].Groups[0]; !slices.Equal(g.Away, []fleet.NodeID{"far"}) || !slices.Equal(g.AwaySites, []string{home.SiteName()}) {
+		t.Errorf("%+v, want the site of the one that it replaces, %q", g, home.SiteName())
 	}
 }
 

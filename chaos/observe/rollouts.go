@@ -67,6 +67,15 @@ func site(v *state.View, id fleet.NodeID) string {
 	return n.SiteName()
 }
 
+// misses is the site that goes without an allocation that is not healthy yet: where
+// what it replaces was.
+func misses(v *state.View, a *fleet.Alloc) string {
+	if before, ok := v.Alloc(a.PreviousAllocation); ok {
+		return site(v, before.NodeID)
+	}
+	return site(v, a.NodeID)
+}
+
 // rolloutOf is the rollout that a new allocation is part of, nil for none.
 func rolloutOf(a consensus.Applied, rs *[]check.Rollout, now *fleet.Alloc) *check.Rollout {
 	dep, ok := a.View.Deployment(now.DeploymentID)
@@ -169,7 +178,7 @@ func (f *far) count(a *fleet.Alloc) {
 		f.healthy[key] = true
 	case !a.ClientTerminal() && gone:
 		f.away[key] = true
-		f.Away, f.AwaySites = append(f.Away, a.NodeID), append(f.AwaySites, site(f.view, a.NodeID))
+		f.Away, f.AwaySites = append(f.Away, a.NodeID), append(f.AwaySites, misses(f.view, a))
 	}
 	if !same && !a.ClientTerminal() && fleet.GroupUpdate(a.Job, f.job, f.Group) == fleet.GroupDestructive {
 		f.behind[key] = append(f.behind[key], check.Part{Alloc: a.ID, Node: a.NodeID, Site: site(f.view, a.NodeID), Away: gone})
