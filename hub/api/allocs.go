@@ -69,6 +69,9 @@ func (a *API) listAllocs(v *state.View, r *http.Request, q query) (any, fleet.In
 	return answer, v.TableIndex("allocs"), err
 }
 
+// allocKey orders allocations of one thing by id.
+func allocKey(al *fleet.Alloc) string { return string(al.ID) }
+
 // needAlloc returns the allocation that a request names.
 func needAlloc(v *state.View, r *http.Request) (*fleet.Alloc, error) {
 	id := fleet.AllocID(r.PathValue("id"))

@@ -53,17 +53,16 @@ func (a *API) readDeployment(v *state.View, r *http.Request, _ query) (any, flee
 	return DeploymentDetail{d, a.shutters(v, d).windows(d)}, d.ModifyIndex, nil
 }
 
-func (a *API) deploymentAllocs(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	stubs := []AllocStub{}
-	for al := range v.AllocsByDeployment(fleet.DeploymentID(r.PathValue("id"))) {
-		stubs = append(stubs, allocStub(al))
-	}
-	return stubs, v.TableIndex("allocs"), nil
+func (a *API) deploymentAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	of := beginning(q, v.AllocsByDeployment(fleet.DeploymentID(r.PathValue("id"))), allocKey)
+	answer, err := page(r, of, allocKey, allocStub)
+	return answer, v.TableIndex("allocs"), err
 }
 
 func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	newestFirst := func(d *fleet.Deployment) string { return byAge(^d.CreateIndex, string(d.ID)) }
-	answer, err := page(r, v.DeploymentsByJob(q.namespace, jobID(r)), newestFirst, same[*fleet.Deployment])
+	of := beginning(q, v.DeploymentsByJob(q.namespace, jobID(r)), func(d *fleet.Deployment) string { return string(d.ID) })
+	answer, err := page(r, of, newestFirst, same[*fleet.Deployment])
 	return answer, v.TableIndex("deployments"), err
 }
 

@@ -65,10 +65,8 @@ func (a *API) readEval(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 	return e, e.ModifyIndex, nil
 }
 
-func (a *API) evalAllocs(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	stubs := []AllocStub{}
-	for al := range v.AllocsByEval(fleet.EvalID(r.PathValue("id"))) {
-		stubs = append(stubs, allocStub(al))
-	}
-	return stubs, v.TableIndex("allocs"), nil
+func (a *API) evalAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	of := beginning(q, v.AllocsByEval(fleet.EvalID(r.PathValue("id"))), allocKey)
+	answer, err := page(r, of, allocKey, allocStub)
+	return answer, v.TableIndex("allocs"), err
 }

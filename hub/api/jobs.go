@@ -110,14 +110,15 @@ func (a *API) readJob(v *state.View, r *http.Request, q query) (any, fleet.Index
 }
 
 func (a *API) jobAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	byID := func(al *fleet.Alloc) string { return string(al.ID) }
-	answer, err := page(r, v.AllocsByJob(q.namespace, jobID(r)), byID, allocStub)
+	of := beginning(q, v.AllocsByJob(q.namespace, jobID(r)), allocKey)
+	answer, err := page(r, of, allocKey, allocStub)
 	return answer, v.TableIndex("allocs"), err
 }
 
 func (a *API) jobEvals(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	newestFirst := func(e *fleet.Evaluation) string { return byAge(^e.CreateIndex, string(e.ID)) }
-	answer, err := page(r, v.EvalsByJob(q.namespace, jobID(r)), newestFirst, same[*fleet.Evaluation])
+	of := beginning(q, v.EvalsByJob(q.namespace, jobID(r)), func(e *fleet.Evaluation) string { return string(e.ID) })
+	answer, err := page(r, of, newestFirst, same[*fleet.Evaluation])
 	return answer, v.TableIndex("evals"), err
 }
 

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -102,7 +103,7 @@ func (req statusesRequest) named(v *state.View, q query) iter.Seq[*fleet.Job] {
 			if ns == "" {
 				ns = fleet.DefaultNamespace
 			}
-			if j, ok := v.Job(ns, id.ID); ok && !yield(j) {
+			if j, ok := v.Job(ns, id.ID); ok && strings.HasPrefix(string(id.ID), q.prefix) && !yield(j) {
 				return
 			}
 		}

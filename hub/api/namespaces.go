@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -20,14 +19,8 @@ func (a *API) namespaceRoutes() {
 }
 
 func (a *API) listNamespaces(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	named := func(yield func(*fleet.Namespace) bool) {
-		for n := range v.Namespaces() {
-			if strings.HasPrefix(n.Name, q.prefix) && !yield(n) {
-				return
-			}
-		}
-	}
-	answer, err := page(r, named, func(n *fleet.Namespace) string { return n.Name }, same[*fleet.Namespace])
+	name := func(n *fleet.Namespace) string { return n.Name }
+	answer, err := page(r, beginning(q, v.Namespaces(), name), name, same[*fleet.Namespace])
 	return answer, v.TableIndex("namespaces"), err
 }
 

@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"strings"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -99,13 +98,13 @@ func (a *API) readNode(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 	return n, n.ModifyIndex, nil
 }
 
-func (a *API) nodeAllocs(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	allocs, newest := []*fleet.Alloc{}, fleet.Index(1)
-	for al := range v.AllocsByNode(fleet.NodeID(r.PathValue("id"))) {
-		allocs = append(allocs, al)
+func (a *API) nodeAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	of, newest := v.AllocsByNode(fleet.NodeID(r.PathValue("id"))), fleet.Index(1)
+	for al := range of {
 		newest = max(newest, al.ModifyIndex)
 	}
-	return allocs, newest, nil
+	answer, err := page(r, beginning(q, of, allocKey), allocKey, same[*fleet.Alloc])
+	return answer, newest, err
 }
 
 func (a *API) nodeHistory(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
@@ -117,14 +116,8 @@ func (a *API) nodeHistory(v *state.View, r *http.Request, _ query) (any, fleet.I
 }
 
 func (a *API) listPools(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	named := func(yield func(*fleet.Pool) bool) {
-		for p := range v.Pools() {
-			if strings.HasPrefix(p.Name, q.prefix) && !yield(p) {
-				return
-			}
-		}
-	}
-	answer, err := page(r, named, func(p *fleet.Pool) string { return p.Name }, same[*fleet.Pool])
+	name := func(p *fleet.Pool) string { return p.Name }
+	answer, err := page(r, beginning(q, v.Pools(), name), name, same[*fleet.Pool])
 	return answer, v.TableIndex("pools"), err
 }
 

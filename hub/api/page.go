@@ -48,7 +48,7 @@ type paged struct {
 
 // narrowing are the parameters that decide what a list holds and how it is
 // ordered: a token is good for the same ones alone.
-var narrowing = []string{"namespace", "prefix", "filter", "reverse", "job", "jobs", "status", "type"}
+var narrowing = []string{"namespace", "prefix", "filter", "reverse", "job", "jobs", "status", "type", "unreachable"}
 
 func parsePages(r *http.Request) (pages, error) {
 	p := r.URL.Query()
@@ -147,6 +147,11 @@ func page[T, S any](r *http.Request, items iter.Seq[T], key func(T) string, show
 	if err != nil {
 		return paged{}, err
 	}
+	return cut(p, items, key, show)
+}
+
+// cut is page for parameters that were read.
+func cut[T, S any](p pages, items iter.Seq[T], key func(T) string, show func(T) S) (paged, error) {
 	type entry struct {
 		key  string
 		item T
@@ -176,6 +181,18 @@ func page[T, S any](r *http.Request, items iter.Seq[T], key func(T) string, show
 		out = append(out, show(e.item))
 	}
 	return paged{answer: out}, nil
+}
+
+// beginning are those of the items that are known by what begins with the prefix of the
+// query.
+func beginning[T any](q query, items iter.Seq[T], known func(T) string) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for it := range items {
+			if strings.HasPrefix(known(it), q.prefix) && !yield(it) {
+				return
+			}
+		}
+	}
 }
 
 // passes reports whether an item passes the filter.

@@ -20,10 +20,18 @@ type ScalingStub struct {
 // ScalingPolicy is what a job's scaling block says, and of what. Its id is made of
 // that: it stays the same for as long as the job has such a block.
 type ScalingPolicy struct {
-	ScalingStub
-	Namespace string
-	Min, Max  *int
-	Policy    map[string]any
+	ID                       string
+	Enabled                  bool
+	Type                     string
+	Target                   map[string]string
+	CreateIndex, ModifyIndex fleet.Index
+	Namespace                string
+	Min, Max                 *int
+	Policy                   map[string]any
+}
+
+func (p *ScalingPolicy) stub() ScalingStub {
+	return ScalingStub{p.ID, p.Enabled, p.Type, p.Target, p.CreateIndex, p.ModifyIndex}
 }
 
 func (a *API) scalingRoutes() {
@@ -43,7 +51,7 @@ func (a *API) listScaling(v *state.View, r *http.Request, q query) (any, fleet.I
 		}
 	}
 	byID := func(p *ScalingPolicy) string { return p.ID }
-	answer, err := page(r, iter.Seq[*ScalingPolicy](asked), byID, func(p *ScalingPolicy) ScalingStub { return p.ScalingStub })
+	answer, err := page(r, beginning(q, iter.Seq[*ScalingPolicy](asked), byID), byID, (*ScalingPolicy).stub)
 	return answer, v.TableIndex("jobs"), err
 }
 
@@ -96,10 +104,7 @@ func policyOf(j *fleet.Job, group, task string, s *fleet.ScalingPolicy) *Scaling
 		of, target["Task"] = append(of, task), task
 	}
 	return &ScalingPolicy{
-		ScalingStub: ScalingStub{
-			ID: fleet.DeriveUUID("scaling", append(of, s.Type)...), Enabled: s.Enabled, Type: s.Type, Target: target,
-			CreateIndex: j.CreateIndex, ModifyIndex: j.JobModifyIndex,
-		},
-		Namespace: j.Namespace, Min: s.Min, Max: s.Max, Policy: s.Policy,
+		ID: fleet.DeriveUUID("scaling", append(of, s.Type)...), Enabled: s.Enabled, Type: s.Type, Target: target,
+		CreateIndex: j.CreateIndex, ModifyIndex: j.JobModifyIndex, Namespace: j.Namespace, Min: s.Min, Max: s.Max, Policy: s.Policy,
 	}
 }

@@ -63,32 +63,47 @@ func (a *API) listServices(v *state.View, r *http.Request, q query) (any, fleet.
 	if err != nil {
 		return nil, index, err
 	}
-	tags := map[string]map[string]map[string]bool{} // by namespace and name
-	for s := range found {
+	tags := map[offered]map[string]bool{}
+	for s := range beginning(q, found, serviceName) {
 		if ok, err := p.passes(s); err != nil {
 			return nil, index, err
-		} else if !ok || !strings.HasPrefix(s.ServiceName, q.prefix) {
+		} else if !ok {
 			continue
 		}
-		if tags[s.Namespace] == nil {
-			tags[s.Namespace] = map[string]map[string]bool{}
-		}
-		if tags[s.Namespace][s.ServiceName] == nil {
-			tags[s.Namespace][s.ServiceName] = map[string]bool{}
+		name := offered{s.Namespace, s.ServiceName}
+		if tags[name] == nil {
+			tags[name] = map[string]bool{}
 		}
 		for _, tag := range s.Tags {
-			tags[s.Namespace][s.ServiceName][tag] = true
+			tags[name][tag] = true
 		}
 	}
+	p.filter = nil // what it leaves is in tags
+	answer, err := cut(p, maps.Keys(tags), offered.key, same[offered])
+	if err == nil {
+		answer.answer = byNamespace(answer.answer.([]offered), tags)
+	}
+	return answer, index, err
+}
+
+// offered is a service, which as many may offer as like to.
+type offered struct{ namespace, name string }
+
+func (o offered) key() string { return o.namespace + "\x00" + o.name }
+
+func serviceName(s *fleet.ServiceRegistration) string { return s.ServiceName }
+
+// byNamespace puts services with their tags below their namespaces, in their order.
+func byNamespace(list []offered, tags map[offered]map[string]bool) []ServiceList {
 	answer := []ServiceList{}
-	for _, ns := range slices.Sorted(maps.Keys(tags)) {
-		list := ServiceList{Namespace: ns}
-		for _, name := range slices.Sorted(maps.Keys(tags[ns])) {
-			list.Services = append(list.Services, ServiceStub{name, append([]string{}, slices.Sorted(maps.Keys(tags[ns][name]))...)})
+	for _, o := range list {
+		if len(answer) == 0 || answer[len(answer)-1].Namespace != o.namespace {
+			answer = append(answer, ServiceList{Namespace: o.namespace})
 		}
-		answer = append(answer, list)
+		last := &answer[len(answer)-1]
+		last.Services = append(last.Services, ServiceStub{o.name, append([]string{}, slices.Sorted(maps.Keys(tags[o]))...)})
 	}
-	return answer, index, nil
+	return answer
 }
 
 // readService lists who offers a service: all, or as many as are chosen for a caller.
@@ -106,12 +121,19 @@ func (a *API) readService(v *state.View, r *http.Request, q query) (any, fleet.I
 			}
 		}
 	}
-	answer, err := page(r, named, registrationKey, same[*fleet.ServiceRegistration])
-	if choose := r.URL.Query().Get("choose"); err == nil && choose != "" {
+	choose := r.URL.Query().Get("choose")
+	if choose != "" && (r.URL.Query().Has("per_page") || r.URL.Query().Has("next_token")) {
+		return nil, index, fleet.Errorf(fleet.CodeInvalid, "read service %q: choose picks of all that offer it, and not of a page", name).
+			WithHint("leave out per_page and next_token")
+	}
+	answer, err := page(r, beginning(q, named, registrationID), registrationKey, same[*fleet.ServiceRegistration])
+	if err == nil && choose != "" {
 		answer.answer, err = chosen(answer.answer.([]*fleet.ServiceRegistration), choose)
 	}
 	return answer, index, err
 }
+
+func registrationID(s *fleet.ServiceRegistration) string { return s.ID }
 
 func registrationKey(s *fleet.ServiceRegistration) string { return s.Namespace + "\x00" + s.ID }
 
@@ -165,16 +187,24 @@ func (a *API) jobServices(v *state.View, r *http.Request, q query) (any, fleet.I
 	if err != nil {
 		return nil, index, err
 	}
-	answer, err := page(r, found, registrationKey, same[*fleet.ServiceRegistration])
+	answer, err := page(r, beginning(q, found, registrationID), registrationKey, same[*fleet.ServiceRegistration])
 	return answer, index, err
 }
 
 // allocServices lists what one allocation offers, reachable or not.
-func (a *API) allocServices(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+func (a *API) allocServices(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	al, err := needAlloc(v, r)
 	if err != nil {
 		return nil, v.TableIndex("allocs"), err
 	}
 	n, _ := v.Node(al.NodeID)
-	return append([]fleet.ServiceRegistration{}, al.Registrations(n, a.cfg.Cluster.Self().Region)...), al.ModifyIndex, nil
+	found := func(yield func(*fleet.ServiceRegistration) bool) {
+		for _, s := range al.Registrations(n, a.cfg.Cluster.Self().Region) {
+			if !yield(&s) {
+				return
+			}
+		}
+	}
+	answer, err := page(r, beginning(q, found, registrationID), registrationKey, same[*fleet.ServiceRegistration])
+	return answer, al.ModifyIndex, err
 }

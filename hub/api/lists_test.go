@@ -1,0 +1,397 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/api"
+	"skerry/hub/state"
+)
+
+// listed is a list endpoint: its route, how the lists test asks for it, what its items are
+// known by, in the answer and for filters, and what makes the list another one.
+type listed struct {
+	route, path string
+	known       string
+	change      func(*lists)
+}
+
+// listEndpoints are all that answer with a list that grows with the fleet.
+var listEndpoints = []listed{
+	{"/v1/jobs", "/v1/jobs", "ID", (*lists).job},
+	{"/v1/jobs/statuses", "/v1/jobs/statuses", "ID", (*lists).job},
+	{"/v1/job/{id}/allocations", "/v1/job/j0/allocations", "ID", (*lists).alloc},
+	{"/v1/job/{id}/evaluations", "/v1/job/j0/evaluations", "ID", (*lists).evaluation},
+	{"/v1/job/{id}/deployments", "/v1/job/j0/deployments", "ID", (*lists).deployment},
+	{"/v1/job/{id}/services", "/v1/job/j0/services", "ID", (*lists).alloc},
+	{"/v1/allocations", "/v1/allocations", "ID", (*lists).alloc},
+	{"/v1/allocation/{id}/services", "/v1/allocation/FIRST/services", "ID", (*lists).moreOfFirst},
+	{"/v1/evaluations", "/v1/evaluations", "ID", (*lists).evaluation},
+	{"/v1/evaluation/{id}/allocations", "/v1/evaluation/EVALUATION/allocations", "ID", (*lists).alloc},
+	{"/v1/deployments", "/v1/deployments", "ID", (*lists).deployment},
+	{"/v1/deployment/allocations/{id}", "/v1/deployment/allocations/DEPLOYMENT", "ID", (*lists).alloc},
+	{"/v1/nodes", "/v1/nodes", "ID", (*lists).node},
+	{"/v1/node/{id}/allocations", "/v1/node/" + string(nodeID) + "/allocations", "ID", (*lists).alloc},
+	{"/v1/node/pools", "/v1/node/pools", "Name", (*lists).pool},
+	{"/v1/node/pool/{name}/nodes", "/v1/node/pool/default/nodes", "ID", (*lists).node},
+	{"/v1/node/pool/{name}/jobs", "/v1/node/pool/default/jobs", "ID", (*lists).job},
+	{"/v1/namespaces", "/v1/namespaces", "Name", (*lists).namespace},
+	{"/v1/scaling/policies", "/v1/scaling/policies", "ID", (*lists).job},
+	{"/v1/services", "/v1/services", "ServiceName", (*lists).alloc},
+	{"/v1/service/{name}", "/v1/service/s0", "ID", (*lists).alloc},
+}
+
+// noLists are the other GETs: they answer with one thing, with what is bounded by the
+// number of hubs or by versions and rows that are kept, or with a stream.
+var noLists = []string{
+	"/v1/agent/health", "/v1/agent/members", "/v1/agent/monitor", "/v1/agent/self", "/v1/allocation/{id}", "/v1/allocation/{id}/history",
+	"/v1/client/allocation/{id}/checks", "/v1/client/allocation/{id}/exec", "/v1/client/allocation/{id}/stats", "/v1/client/stats",
+	"/v1/client/fs/cat/{id}", "/v1/client/fs/logs/{id}", "/v1/client/fs/ls/{id}", "/v1/client/fs/readat/{id}", "/v1/client/fs/stat/{id}",
+	"/v1/client/fs/stream/{id}", "/v1/deployment/progress/{id}", "/v1/deployment/{id}", "/v1/evaluation/{id}", "/v1/evaluations/count",
+	"/v1/event/stream", "/v1/fleet/status", "/v1/job/{id}", "/v1/job/{id}/deployment", "/v1/job/{id}/scale",
+	"/v1/job/{id}/submission", "/v1/job/{id}/summary", "/v1/job/{id}/versions", "/v1/metrics", "/v1/namespace/{name}", "/v1/node/{id}",
+	"/v1/node/{id}/history", "/v1/node/{id}/{what}", "/v1/operator/autopilot/health", "/v1/operator/raft/configuration", "/v1/operator/scheduler/configuration",
+	"/v1/operator/snapshot", "/v1/regions", "/v1/scaling/policy/{id}", "/v1/status/leader", "/v1/status/peers",
+}
+
+// TestEveryListIsKnown fails for an endpoint that is neither among the lists, which the
+// other tests try, nor among what is none.
+func TestEveryListIsKnown(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) < 20 {
+		t.Fatal(files, err)
+	}
+	// The allocations and the history of a node share a route with pools.
+	routes := []string{"/v1/node/{id}/allocations", "/v1/node/{id}/history"}
+	for _, f := range files {
+		src, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`"GET (/v1/[^"]*)"`).FindAllSubmatch(src, -1) {
+			if !strings.HasSuffix(f, "_test.go") {
+				routes = append(routes, string(m[1]))
+			}
+		}
+	}
+	var known []string
+	for _, l := range listEndpoints {
+		known = append(known, l.route)
+	}
+	known = append(known, noLists...)
+	for _, r := range routes {
+		if !slices.Contains(known, r) {
+			t.Errorf("GET %s is new: is it a list? Then it pages, filters and blocks, and belongs to listEndpoints", r)
+		}
+	}
+	for _, r := range known {
+		if !slices.Contains(routes, r) {
+			t.Errorf("there is no GET %s", r)
+		}
+	}
+}
+
+// TestEveryList asks each list for its pages, both ways, for a part of it by filter and by
+// prefix, and waits for a change of it.
+func TestEveryList(t *testing.T) {
+	for _, l := range listEndpoints {
+		t.Run(l.route, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { newLists(t).check(l) })
+		})
+	}
+}
+
+// lists is a hub with several of everything.
+type lists struct {
+	t           *testing.T
+	hub         *hub
+	api         http.Handler
+	n           int // things made
+	rows        fleet.Seq
+	allocs      []fleet.AllocID
+	eval0       fleet.EvalID
+	deployment0 fleet.DeploymentID
+}
+
+func newLists(t *testing.T) *lists {
+	h := &hub{store: state.New(), leader: "hub1"}
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Drivers: []string{"sim"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lists{t: t, hub: h, api: a, rows: 1}
+	mustApply(t, h, state.NodeRegister{Node: fleet.Node{
+		ID: nodeID, Name: "edge1", Datacenter: "dc1", NodePool: "default", Resources: fleet.Resources{CPU: 4000, MemoryMB: 8192, DiskMB: 100000},
+		Attributes: map[string]string{fleet.AttributeIPAddress: "192.0.2.7"},
+	}, Now: 1})
+	mustApply(t, h, state.SessionOpen{NodeID: nodeID, Session: 1, Instance: "i", BootID: "b", Hub: "hub1", EvalSeed: "s", Now: 2})
+	for range 5 {
+		l.job()
+	}
+	for range 5 {
+		l.evaluation()
+		l.deployment()
+		l.node()
+		l.pool()
+		l.namespace()
+	}
+	for e := range h.store.View().EvalsByJob(fleet.DefaultNamespace, "j0") {
+		l.eval0 = e.ID
+	}
+	for range 5 {
+		l.alloc()
+	}
+	return l
+}
+
+func (l *lists) job() { l.register(fmt.Sprintf("j%d", l.n)); l.n++ }
+
+// register registers a job with five services and a scaling policy.
+func (l *lists) register(id string) {
+	var services []string
+	for i := range 5 {
+		services = append(services, fmt.Sprintf(`{"Name": "s%d", "Provider": "nomad", "PortLabel": "80%d"}`, i, i))
+	}
+	l.must(http.MethodPost, "/v1/jobs", fmt.Sprintf(`{"Job": {"ID": %q, "Name": %q, "TaskGroups": [{"Name": "site", "Count": 2, "Scaling": {"Min": 0, "Max": 9},
+		"Services": [%s], "Tasks": [{"Name": "main", "Driver": "sim"}]}]}}`, id, id, strings.Join(services, ", ")))
+}
+
+func (l *lists) evaluation() { l.must(http.MethodPost, "/v1/job/j0/evaluate", `{"JobID": "j0"}`) }
+
+func (l *lists) deployment() {
+	j, _ := l.hub.store.View().Job(fleet.DefaultNamespace, "j0")
+	l.n++
+	d := &fleet.Deployment{
+		ID: fleet.DeploymentID(fleet.DeriveUUID("deployment", fmt.Sprint(l.n))), Namespace: j.Namespace, JobID: j.ID, JobVersion: j.Version,
+		JobCreateIndex: j.CreateIndex, Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"site": {DesiredTotal: 2}},
+	}
+	if l.deployment0 == "" {
+		l.deployment0 = d.ID
+	}
+	mustApply(l.t, l.hub, state.Plan{NewDeployment: d, Now: 3})
+}
+
+func (l *lists) node() {
+	l.n++
+	mustApply(l.t, l.hub, state.NodeRegister{Node: fleet.Node{
+		ID: fleet.NodeID(fleet.DeriveUUID("node", fmt.Sprint(l.n))), Name: fmt.Sprintf("edge%d", l.n), Datacenter: "dc1", NodePool: "default",
+	}, Now: 1})
+}
+
+func (l *lists) pool() {
+	l.n++
+	mustApply(l.t, l.hub, state.Pool{Pool: fleet.Pool{Name: fmt.Sprintf("pool%d", l.n)}})
+}
+
+func (l *lists) namespace() {
+	l.n++
+	mustApply(l.t, l.hub, state.NamespaceStore{Namespace: fleet.Namespace{Name: fmt.Sprintf("team%d", l.n)}})
+}
+
+// alloc places one more allocation of j0 that runs, as the first evaluation and the first
+// deployment wanted it.
+func (l *lists) alloc() {
+	j, _ := l.hub.store.View().Job(fleet.DefaultNamespace, "j0")
+	l.n++
+	a := fleet.Alloc{
+		ID: fleet.AllocID(fleet.DeriveUUID("alloc", fmt.Sprint(l.n))), Namespace: j.Namespace, Name: fmt.Sprintf("j0.site[%d]", l.n), NodeID: nodeID,
+		EvalID: l.eval0, DeploymentID: l.deployment0, JobID: j.ID, Job: j, JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "site",
+		DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientPending,
+	}
+	mustApply(l.t, l.hub, state.Plan{
+		Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{nodeID: {a}}}, Jobs: []*fleet.Job{j}, Now: 3,
+	})
+	mustRun(l.t, l.hub, l.rows, a.ID)
+	l.rows++
+	l.allocs = append(l.allocs, a.ID)
+}
+
+// moreOfFirst has the edge say something of the first allocation: it ends.
+func (l *lists) moreOfFirst() {
+	mustReport(l.t, l.hub, l.rows, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: l.allocs[0], ClientStatus: fleet.ClientComplete})
+	l.rows++
+}
+
+// ask sends a request; params are appended to the path.
+func (l *lists) ask(method, path, body string, params url.Values) *httptest.ResponseRecorder {
+	path = strings.NewReplacer("FIRST", string(l.allocs0()), "DEPLOYMENT", string(l.deployment0), "EVALUATION", string(l.eval0)).Replace(path)
+	w := httptest.NewRecorder()
+	l.api.ServeHTTP(w, httptest.NewRequestWithContext(l.t.Context(), method, path+"?"+params.Encode(), strings.NewReader(body)))
+	return w
+}
+
+func (l *lists) allocs0() fleet.AllocID {
+	if len(l.allocs) == 0 {
+		return ""
+	}
+	return l.allocs[0]
+}
+
+func (l *lists) must(method, path, body string) {
+	l.t.Helper()
+	if w := l.ask(method, path, body, nil); w.Code != http.StatusOK {
+		l.t.Fatalf("%s %s answered %d %s", method, path, w.Code, w.Body)
+	}
+}
+
+// items asks for a list, and returns what its items are known by.
+func (l *lists) items(e listed, params url.Values) (known []string, h http.Header) {
+	l.t.Helper()
+	w := l.ask(http.MethodGet, e.path, "", params)
+	if w.Code != http.StatusOK {
+		l.t.Fatalf("%s?%s answered %d %s", e.path, params.Encode(), w.Code, w.Body)
+	}
+	var items []map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &items); err != nil || items == nil {
+		l.t.Fatalf("%s?%s is no list: %s, %v", e.path, params.Encode(), w.Body, err)
+	}
+	for _, it := range items {
+		if services, ok := it["Services"].([]any); ok && e.route == "/v1/services" {
+			for _, s := range services {
+				known = append(known, s.(map[string]any)["ServiceName"].(string))
+			}
+			continue
+		}
+		known = append(known, it[e.known].(string))
+	}
+	return known, w.Header()
+}
+
+// walk reads all pages of a list, two items each.
+func (l *lists) walk(e listed, params url.Values) (all []string) {
+	l.t.Helper()
+	params.Set("per_page", "2")
+	for range 50 {
+		some, h := l.items(e, params)
+		next := h.Get(api.NextTokenHeader)
+		if len(some) > 2 || len(some) < 2 && next != "" {
+			l.t.Fatalf("a page of %d items, and the next one is %q", len(some), next)
+		}
+		if all = append(all, some...); next == "" {
+			return all
+		}
+		params.Set("next_token", next)
+	}
+	l.t.Fatal("the pages do not end")
+	return nil
+}
+
+func (l *lists) check(e listed) {
+	t := l.t
+	all, h := l.items(e, nil)
+	if len(all) < 5 {
+		t.Fatalf("only %d items: %v", len(all), all)
+	}
+	turned := slices.Clone(all)
+	slices.Reverse(turned)
+	without := slices.DeleteFunc(slices.Clone(all), func(id string) bool { return id == all[1] })
+	filter := fmt.Sprintf("%s != %q", e.known, all[1])
+	begins := all[1][:len(all[1])-1]
+	var prefixed []string
+	for _, id := range all {
+		if strings.HasPrefix(id, begins) {
+			prefixed = append(prefixed, id)
+		}
+	}
+	slices.Sort(prefixed)
+	for _, tc := range []struct {
+		name   string
+		params url.Values
+		want   []string
+	}{
+		{"all pages", url.Values{}, all},
+		{"the other way round", url.Values{"reverse": {"true"}}, turned},
+		{"filtered", url.Values{"filter": {filter}}, without},
+		{"by a prefix", url.Values{"prefix": {begins}}, prefixed},
+		{"by a prefix that nothing has", url.Values{"prefix": {"~"}}, nil},
+	} {
+		got, _ := l.items(e, tc.params)
+		pages := l.walk(e, tc.params)
+		if tc.params.Has("prefix") { // in which order what begins with it comes is the list's
+			slices.Sort(got)
+			slices.Sort(pages)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s, at once: %v\nwant %v", tc.name, got, tc.want)
+		}
+		if !slices.Equal(pages, tc.want) {
+			t.Errorf("%s, page by page: %v\nwant %v", tc.name, pages, tc.want)
+		}
+	}
+	l.refuses(e)
+	l.blocks(e, h.Get("X-Nomad-Index"), all)
+}
+
+// refuses has the list asked for nonsense.
+func (l *lists) refuses(e listed) {
+	_, h := l.items(e, url.Values{"per_page": {"1"}})
+	token := h.Get(api.NextTokenHeader)
+	for _, tc := range []struct {
+		params url.Values
+		says   string
+	}{
+		{url.Values{"per_page": {"-1"}}, "per_page"},
+		{url.Values{"reverse": {"perhaps"}}, "reverse"},
+		{url.Values{"index": {"x"}}, "index"},
+		{url.Values{"wait": {"x"}}, "wait"},
+		{url.Values{"next_token": {"x"}}, "next_token"},
+		{url.Values{"filter": {e.known + ` == `}}, "filter"},
+		{url.Values{"filter": {`Nonsense == "x"`}}, "Nonsense"},
+		{url.Values{"filter": {e.known + ` != "x"`}, "next_token": {token}}, "another query"},
+		{url.Values{"prefix": {"a"}, "next_token": {token}}, "another query"},
+		{url.Values{"reverse": {"true"}, "next_token": {token}}, "another query"},
+		{url.Values{"namespace": {"*"}, "next_token": {token}}, "another query"},
+	} {
+		if e.route == "/v1/job/{id}/services" && tc.params.Has("namespace") {
+			continue // there the job itself is not found
+		}
+		if w := l.ask(http.MethodGet, e.path, "", tc.params); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), tc.says) {
+			l.t.Errorf("?%s answered %d %s, want 400 with %q", tc.params.Encode(), w.Code, w.Body, tc.says)
+		}
+	}
+}
+
+// blocks waits for a change of the list, which does not come, and then does.
+func (l *lists) blocks(e listed, index string, all []string) {
+	t, before := l.t, time.Now()
+	got, h := l.items(e, url.Values{"index": {index}, "wait": {"10s"}})
+	if waited := time.Since(before); waited < 10*time.Second || waited > 11*time.Second || h.Get("X-Nomad-Index") != index || !slices.Equal(got, all) {
+		t.Errorf("nothing changed, and the answer came after %s with index %s, which was %s", waited, h.Get("X-Nomad-Index"), index)
+	}
+	type answer struct {
+		known []string
+		h     http.Header
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		known, h := l.items(e, url.Values{"index": {index}, "wait": {"10s"}})
+		answered <- answer{known, h}
+	}()
+	synctest.Wait()
+	select {
+	case a := <-answered:
+		t.Fatalf("answered with %v before anything changed", a.known)
+	default:
+	}
+	before = time.Now()
+	e.change(l)
+	a := <-answered
+	if waited := time.Since(before); waited > 0 || a.h.Get("X-Nomad-Index") == index {
+		t.Errorf("a change was answered %s after it, with index %s, which was %s", waited, a.h.Get("X-Nomad-Index"), index)
+	}
+	if now, _ := l.items(e, nil); e.route != "/v1/services" && slices.Equal(now, all) || !slices.Equal(now, a.known) {
+		t.Errorf("after the change the answer is %v, and was %v: the list is %v", a.known, all, now)
+	}
+}
