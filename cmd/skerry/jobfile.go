@@ -82,7 +82,11 @@ func (f *fileFlags) made(name string, src []byte, opts jobspec.Options) (*fleet.
 func readJobFile(name string) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, &fleet.Error{Code: fleet.CodeNotFound, Message: err.Error()}
+		e := &fleet.Error{Code: fleet.CodeNotFound, Message: err.Error()}
+		if strings.Contains(name, "://") {
+			e.Hint = "files are read from this machine; one from elsewhere goes in by the standard input: curl -fsS URL | skerry job run -"
+		}
+		return nil, e
 	}
 	defer file.Close()
 	src, err := io.ReadAll(io.LimitReader(file, fleet.MaxJobSize+1))
@@ -90,7 +94,8 @@ func readJobFile(name string) ([]byte, error) {
 		return nil, &fleet.Error{Code: fleet.CodeInvalid, Message: err.Error()} // names the file
 	}
 	if len(src) > fleet.MaxJobSize {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "%s has more than %d bytes", name, fleet.MaxJobSize)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%s has more than %d bytes", name, fleet.MaxJobSize).
+			WithHint("split it into several jobs, or let its tasks fetch what is large")
 	}
 	return src, nil
 }

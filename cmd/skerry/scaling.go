@@ -103,7 +103,7 @@ func scalingInfo(o *operator) *cobra.Command {
 func writePolicy(w io.Writer, p api.ScalingPolicy) error {
 	t := console.Table{}
 	t.Add("Policy", p.ID)
-	t.Add("Target", target(p.ScalingStub))
+	t.Add("Target", target(p.Stub()))
 	t.Add("Type", p.Type)
 	t.Add("Enabled", p.Enabled)
 	for _, bound := range []struct {

@@ -53,7 +53,8 @@ func Check(p fleet.Periodic, now time.Time) error {
 		return err
 	}
 	if at.IsZero() {
-		return fleet.Errorf(fleet.CodeInvalid, "periodic block: %q never comes", p.Crons()[0])
+		return fleet.Errorf(fleet.CodeInvalid, "periodic block: %q never comes", p.Crons()[0]).
+			WithHint("no day is such a day, or all of them are over")
 	}
 	return nil
 }

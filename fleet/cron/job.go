@@ -30,9 +30,17 @@ func Problems(j *fleet.Job, now time.Time) fleet.Problems {
 // problems checks each expression by itself, for all that is wrong to be said at once.
 func problems(path string, p fleet.Periodic, now time.Time) fleet.Problems {
 	var ps fleet.Problems
-	for _, spec := range p.Crons() {
+	if err := CheckZone(p.TimeZone); err != nil {
+		ps = append(ps, problem(path+".TimeZone", err))
+		p.TimeZone = ""
+	}
+	for i, spec := range p.Crons() {
 		if err := Check(fleet.Periodic{Spec: spec, TimeZone: p.TimeZone}, now); err != nil {
-			ps = append(ps, problem(path, err))
+			at := path + ".Spec"
+			if p.Spec == "" {
+				at = fmt.Sprintf("%s.Specs[%d]", path, i)
+			}
+			ps = append(ps, problem(at, err))
 		}
 	}
 	return ps

@@ -16,6 +16,7 @@ package jobspec
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -118,7 +119,11 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 func (p *parser) tree(src []byte) map[string]any {
 	if len(src) > fleet.MaxJobSize {
 		p.add(Diagnostic{File: p.filename,
-			Message: fmt.Sprintf("a job file of %d bytes: at most %d", len(src), fleet.MaxJobSize)})
+			Message: fmt.Sprintf("a job file of %d bytes: at most %d", len(src), fleet.MaxJobSize), Hint: splitHint})
+		return nil
+	}
+	src, ok := p.readable(src)
+	if !ok {
 		return nil
 	}
 	if strings.HasSuffix(p.filename, ".json") || bytes.HasPrefix(bytes.TrimSpace(src), []byte("{")) {
@@ -126,6 +131,9 @@ func (p *parser) tree(src []byte) map[string]any {
 	}
 	return p.nativeTree(src)
 }
+
+// splitHint is what to do with a file that is too large for any of its bounds.
+const splitHint = "split it into several jobs, or let its tasks fetch what is large"
 
 // jsonTree tells the API's JSON from HCL's JSON syntax: in the latter, the object
 // below "job" has the job's name as its only key.
@@ -171,6 +179,12 @@ func isAPIShape(job map[string]json.RawMessage) bool {
 }
 
 func (p *parser) jsonError(src []byte, err error) {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		p.add(Diagnostic{File: p.filename, Line: 1, Column: 1, Message: fmt.Sprintf("a job in JSON is an object, not %s", kind.Value),
+			Hint: `write {"Job": {"ID": …}} as the API has it, or {"job": {"NAME": {…}}} as HCL does`})
+		return
+	}
 	d := Diagnostic{File: p.filename, Message: "not JSON: " + err.Error()}
 	if syntax, ok := err.(*json.SyntaxError); ok && syntax.Offset > 0 && syntax.Offset <= int64(len(src)) {
 		before := src[:syntax.Offset-1]

@@ -1,6 +1,7 @@
 package jobspec
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -24,7 +25,11 @@ func (p *parser) jsonSyntaxTree(src []byte) map[string]any {
 	var pairs []hcl.KeyValuePair
 	for name, attr := range attrs {
 		if name != "job" {
-			p.at(attr.NameRange, name+" is not expected beside job", "variables and locals need HCL's native syntax")
+			hint := "a job in JSON is {\"job\": {\"NAME\": {…}}}, or {\"Job\": {\"ID\": …}} as the API has it"
+			if slices.Contains([]string{"variable", "variables", "locals"}, name) {
+				hint = "variables and locals need HCL's native syntax"
+			}
+			p.at(attr.NameRange, name+" is not expected beside job", hint)
 			continue
 		}
 		pairs = append(pairs, hcl.KeyValuePair{Key: hcl.StaticExpr(nameValue(name), attr.NameRange), Value: attr.Expr})

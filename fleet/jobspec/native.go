@@ -18,7 +18,7 @@ func (p *parser) nativeTree(src []byte) map[string]any {
 		return nil
 	}
 	file, diags := hclsyntax.ParseConfig(src, p.filename, hcl.InitialPos)
-	if p.hcl(diags) {
+	if diags.HasErrors() && p.otherLanguage(src) || p.hcl(diags) {
 		return nil
 	}
 	body := file.Body.(*hclsyntax.Body)
@@ -42,7 +42,7 @@ func (p *parser) nativeTree(src []byte) map[string]any {
 	}
 	scope, ok := p.scope(variables, locals)
 	if len(jobs) == 0 {
-		p.at(body.EndRange, "there is no job block", "")
+		p.at(body.EndRange, "there is no job block", emptyHint)
 		return nil
 	}
 	for _, extra := range jobs[1:] {
@@ -266,7 +266,7 @@ func (p *parser) boundedTokens(tokens hclsyntax.Tokens) bool {
 			message = fmt.Sprintf("the file is too long: more than %d words and signs", maxTokens)
 		}
 		if message != "" {
-			p.at(t.Range, message, "")
+			p.at(t.Range, message, splitHint)
 			return false
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"skerry/fleet"
 )
@@ -44,9 +45,22 @@ func (p *parser) hcl(diags hcl.Diagnostics) bool {
 		if d.Subject != nil {
 			r = *d.Subject
 		}
-		p.at(r, strings.TrimSuffix(message, "."), "")
+		p.at(r, strings.TrimSuffix(message, "."), callHint(d))
 	}
 	return diags.HasErrors()
+}
+
+// callHint says what to call instead of a function that there is not.
+func callHint(d *hcl.Diagnostic) string {
+	call, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d)
+	if !ok {
+		return ""
+	}
+	switch call.CalledFunctionName() {
+	case "timestamp", "uuidv4", "bcrypt":
+		return "it gives another value each time, and the same file is the same job: give the value in a variable"
+	}
+	return ""
 }
 
 // place remembers where the value of a path stands.

@@ -2,6 +2,8 @@ package jobspec
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -47,10 +49,41 @@ func (p *parser) value(expr hcl.Expression, scope *hcl.EvalContext) (cty.Value, 
 		p.at(expr.Range(), p.meter.over.Error(), "")
 		return cty.NilVal, false
 	}
-	if p.hcl(diags) {
+	if diags.HasErrors() {
+		// What try and can caught is no mistake, so this is asked only now.
+		for _, traversal := range expr.Variables() {
+			ok = p.declared(scope, traversal) && ok
+		}
+		if ok {
+			p.hcl(diags)
+		}
 		return cty.NilVal, false
 	}
 	return v, true
+}
+
+// declared reports whether a variable or a local that an expression names is there.
+func (p *parser) declared(scope *hcl.EvalContext, t hcl.Traversal) bool {
+	what, blocks := "variable", `variable %q { … }`
+	if t.RootName() == "local" {
+		what, blocks = "local", `locals { %s = … }`
+	} else if t.RootName() != "var" {
+		return true
+	}
+	for len(t) > 1 && scope.Parent() != nil && scope.Variables[t.RootName()] == cty.NilVal {
+		scope = scope.Parent()
+	}
+	values := scope.Variables[t.RootName()]
+	step, named := hcl.TraverseAttr{}, false
+	if len(t) > 1 {
+		step, named = t[1].(hcl.TraverseAttr)
+	}
+	if !named || values == cty.NilVal || !values.Type().IsObjectType() || values.Type().HasAttribute(step.Name) {
+		return true // or it is for the evaluation to say what is wrong
+	}
+	known := slices.Sorted(maps.Keys(values.Type().AttributeTypes()))
+	p.at(t.SourceRange(), fmt.Sprintf("%s %q is not declared", what, step.Name), suggest(step.Name, known, "declare it: "+fmt.Sprintf(blocks, step.Name)))
+	return false
 }
 
 // resolvable reports whether a name is a variable of the file.

@@ -104,7 +104,7 @@ func (p *parser) mapAttribute(m map[string]any, e entry, v cty.Value, child *blo
 		return
 	}
 	if ty := v.Type(); !ty.IsObjectType() && !ty.IsMapType() {
-		p.at(e.expr.Range(), e.name+" must be a map, not "+ty.FriendlyName(), "")
+		p.at(e.expr.Range(), e.name+" must be a map, not "+describe(v), "")
 		return
 	}
 	if _, dup := m[child.key]; dup {
@@ -317,7 +317,7 @@ func (p *parser) convert(v cty.Value, k kind, at hcl.Range) (any, bool) {
 	if ok {
 		converted, err := convert.Convert(v, want)
 		if err != nil {
-			p.at(at, fmt.Sprintf("must be %s, not %s", kindName(k), describe(v)), "")
+			p.at(at, fmt.Sprintf("must be %s, not %s", kindName(k), describe(v)), listHint(k, v))
 			return nil, false
 		}
 		v = converted
@@ -329,8 +329,22 @@ func kindName(k kind) string {
 	return [...]string{"text", "a number", "true or false", "a list of text", "a duration", "a list of numbers", "anything"}[k]
 }
 
+// listHint says how one text is written where a list of them is needed.
+func listHint(k kind, v cty.Value) string {
+	if k != texts || v.Type() != cty.String || len(describe(v)) > 42 {
+		return ""
+	}
+	return "write [" + describe(v) + "]"
+}
+
 // describe names a value for people.
 func describe(v cty.Value) string {
+	switch {
+	case v.Type().IsTupleType():
+		return "a list"
+	case v.Type().IsObjectType():
+		return "a map"
+	}
 	if v.Type() == cty.String && v.IsKnown() && !v.IsNull() && len(v.AsString()) <= 40 {
 		return fmt.Sprintf("%q", v.AsString())
 	}

@@ -30,7 +30,8 @@ type ScalingPolicy struct {
 	Policy                   map[string]any
 }
 
-func (p *ScalingPolicy) stub() ScalingStub {
+// Stub is the policy as lists show it.
+func (p *ScalingPolicy) Stub() ScalingStub {
 	return ScalingStub{p.ID, p.Enabled, p.Type, p.Target, p.CreateIndex, p.ModifyIndex}
 }
 
@@ -51,7 +52,7 @@ func (a *API) listScaling(v *state.View, r *http.Request, q query) (any, fleet.I
 		}
 	}
 	byID := func(p *ScalingPolicy) string { return p.ID }
-	answer, err := page(r, beginning(q, iter.Seq[*ScalingPolicy](asked), byID), byID, (*ScalingPolicy).stub)
+	answer, err := page(r, beginning(q, iter.Seq[*ScalingPolicy](asked), byID), byID, (*ScalingPolicy).Stub)
 	return answer, v.TableIndex("jobs"), err
 }
 

@@ -1,0 +1,5 @@
+# a comment
+---
+services:
+  web:
+    image: nginx
