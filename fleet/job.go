@@ -82,6 +82,10 @@ type Job struct {
 
 	VersionTag *JobVersionTag `json:",omitempty"`
 
+	// Ignored are paths of what a job file asked for and was passed over when it was
+	// read: for Warnings, and kept nowhere.
+	Ignored []string `json:"-"`
+
 	// SpecHash is the content hash of the specification (see SpecHash in
 	// package hub/state): two versions with the same hash run the same thing.
 	SpecHash string `json:",omitempty"`

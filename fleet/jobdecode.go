@@ -96,9 +96,9 @@ func JobFromTree(tree map[string]any) (*Job, Problems) {
 	setDefault(&j.Type, JobTypeService)
 	inherited := o.inherited(j.Type)
 	for _, g := range o.objects("TaskGroups") {
-		j.TaskGroups = append(j.TaskGroups, inherited.group(g))
+		j.TaskGroups = append(j.TaskGroups, inherited.group(g, &j.Ignored))
 	}
-	o.ignore("NomadTokenID", "ConsulToken", "VaultToken")
+	j.Ignored = append(j.Ignored, o.ignore("NomadTokenID", "ConsulToken", "VaultToken")...)
 	o.done()
 	j.complete()
 	return j, ps
@@ -123,8 +123,8 @@ func (o *object) inherited(jobType string) inheritance {
 	return in
 }
 
-// group reads a group.
-func (in inheritance) group(o *object) TaskGroup {
+// group reads a group, and adds to ignored what of it is passed over.
+func (in inheritance) group(o *object, ignored *[]string) TaskGroup {
 	restart := DefaultRestart(in.jobType)
 	g := TaskGroup{Count: 1, EphemeralDisk: EphemeralDisk{SizeMB: DefaultDiskMB}, RestartPolicy: &restart}
 	o.fill(&g, "ReschedulePolicy", "Update", "Migrate", "Tasks")
@@ -137,7 +137,7 @@ func (in inheritance) group(o *object) TaskGroup {
 	g.Migrate = merge(o, "Migrate", in.migrate)
 	o.formerDisconnect(&g)
 	for _, t := range o.objects("Tasks") {
-		g.Tasks = append(g.Tasks, readTask(t, restart))
+		g.Tasks = append(g.Tasks, readTask(t, restart, ignored))
 	}
 	o.done()
 	return g
@@ -190,7 +190,7 @@ func (o *object) formerDisconnect(g *TaskGroup) {
 	}
 }
 
-func readTask(o *object, restart RestartPolicy) Task {
+func readTask(o *object, restart RestartPolicy, ignored *[]string) Task {
 	t := Task{
 		Resources:     TaskResources{Resources: Resources{CPU: DefaultCPU, MemoryMB: DefaultMemoryMB}},
 		KillTimeout:   DefaultKillTimeout,
@@ -203,7 +203,7 @@ func readTask(o *object, restart RestartPolicy) Task {
 		if t.Resources.Cores > 0 && !res.has("CPU") {
 			t.Resources.CPU = 0
 		}
-		res.ignore("IOPS")
+		*ignored = append(*ignored, res.ignore("IOPS")...)
 		res.done()
 	}
 	if logs, ok := o.object("LogConfig"); ok {

@@ -27,6 +27,9 @@ func (o *object) fields(v reflect.Value, skip []string) {
 			o.fields(v.Field(i), skip)
 			continue
 		}
+		if f.Tag.Get("json") == "-" {
+			continue // it comes from no file
+		}
 		o.known = append(o.known, f.Name)
 		if !slices.Contains(skip, f.Name) && o.has(f.Name) {
 			o.field(f.Name, v.Field(i))

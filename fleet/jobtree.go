@@ -193,9 +193,18 @@ func (o *object) objects(key string) []*object {
 	return out
 }
 
-// ignore names keys that a client may send and that mean nothing here, whatever
-// their value: what the server itself wrote, or what carries no wish.
-func (o *object) ignore(keys ...string) { o.known = append(o.known, keys...) }
+// ignore returns those of the keys that ask for something, which is not done: that is a
+// warning, not a problem.
+func (o *object) ignore(keys ...string) []string {
+	o.known = append(o.known, keys...)
+	var asked []string
+	for _, key := range keys {
+		if v := o.value(key); v != nil && !isEmpty(v) {
+			asked = append(asked, o.at(key))
+		}
+	}
+	return asked
+}
 
 // done refuses what nobody asked for, unless it is empty.
 func (o *object) done() {

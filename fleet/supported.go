@@ -9,55 +9,57 @@ import (
 
 // unsupported are the parts of a job that are read and checked and that nothing acts on
 // yet: a job that asks for one of them is refused when it is registered, by its name.
-// One line a block; who makes one work deletes its line.
+// One line a block, with what to write instead; who makes one work deletes its line.
 var unsupported = []struct {
 	name  string
+	hint  string
 	paths []string // of fields, without indexes
 }{
-	{"migrate of ephemeral_disk", []string{"TaskGroups.EphemeralDisk.Migrate"}},
-	{"network block of a task", []string{"TaskGroups.Tasks.Resources.Networks"}},
-	{"network mode other than host", []string{"TaskGroups.Networks.Mode"}},
-	{"dns block", []string{"TaskGroups.Networks.DNS"}},
-	{"cni block", []string{"TaskGroups.Networks.CNI"}},
-	{"hostname of a network", []string{"TaskGroups.Networks.Hostname"}},
-	{"numa block", []string{"TaskGroups.Tasks.Resources.NUMA"}},
-	{"secrets memory", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
-	{"multiregion block", []string{"Multiregion"}},
-	{"provider consul of a service (write provider = \"nomad\")", ofServices("Provider")},
-	{"address_mode other than auto and host", ofServices("AddressMode", "Checks.AddressMode")},
-	{"connect block", ofServices("Connect")},
-	{"identity block of a service", ofServices("Identity")},
-	{"kind of a service", ofServices("Kind")},
-	{"tagged_addresses", ofServices("TaggedAddresses")},
-	{"weights block", ofServices("Weights")},
-	{"enable_tag_override", ofServices("EnableTagOverride")},
-	{"type of a check other than http and tcp", ofServices("Checks.Type")},
-	{"command of a check", ofServices("Checks.Command", "Checks.Args")},
-	{"expose", ofServices("Checks.Expose")},
-	{"advertise of a check", ofServices("Checks.Advertise")},
-	{"initial_status", ofServices("Checks.InitialStatus")},
-	{"grpc_service", ofServices("Checks.GRPCService")},
-	{"grpc_use_tls", ofServices("Checks.GRPCUseTLS")},
-	{"success_before_passing", ofServices("Checks.SuccessBeforePassing")},
-	{"failures_before_critical", ofServices("Checks.FailuresBeforeCritical")},
-	{"failures_before_warning", ofServices("Checks.FailuresBeforeWarning")},
-	{"volume block", []string{"TaskGroups.Volumes"}},
-	{"volume_mount block", []string{"TaskGroups.Tasks.VolumeMounts"}},
-	{"csi_plugin block", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
-	{"user", []string{"TaskGroups.Tasks.User"}},
-	{"artifact block", []string{"TaskGroups.Tasks.Artifacts"}},
-	{"template block", []string{"TaskGroups.Tasks.Templates"}},
-	{"vault block", []string{"TaskGroups.Tasks.Vault"}},
-	{"consul block", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},
-	{"secret block", []string{"TaskGroups.Tasks.Secrets"}},
-	{"identity block", []string{"TaskGroups.Tasks.Identity", "TaskGroups.Tasks.Identities"}},
-	{"action block", []string{"TaskGroups.Tasks.Actions"}},
-	{"schedule block", []string{"TaskGroups.Tasks.Schedule"}},
-	{"kind", []string{"TaskGroups.Tasks.Kind"}},
-	{"disabled logs", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},
-	{"render_templates", []string{"TaskGroups.RestartPolicy.RenderTemplates", "TaskGroups.Tasks.RestartPolicy.RenderTemplates"}},
-	{"a Consul namespace", []string{"ConsulNamespace"}},
-	{"a Vault namespace", []string{"VaultNamespace"}},
+	{"migrate of ephemeral_disk", "write migrate = false: data stays on the edge that has it; with sticky = true its replacement is placed there", []string{"TaskGroups.EphemeralDisk.Migrate"}},
+	{"network block of a task", "move it into the group: a group's ports are those of all its tasks", []string{"TaskGroups.Tasks.Resources.Networks"}},
+	{"network mode other than host", "write mode = \"host\", or leave the mode out: tasks have the edge's own network", []string{"TaskGroups.Networks.Mode"}},
+	{"dns block", "leave it out: tasks resolve names as their edge does", []string{"TaskGroups.Networks.DNS"}},
+	{"cni block", "leave it out: tasks have the edge's own network", []string{"TaskGroups.Networks.CNI"}},
+	{"hostname of a network", "leave it out: tasks have the edge's host name", []string{"TaskGroups.Networks.Hostname"}},
+	{"numa block", "leave it out; cores reserves whole cores", []string{"TaskGroups.Tasks.Resources.NUMA"}},
+	{"secrets memory", "leave out secrets: what a task keeps lies in its folder", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
+	{"multiregion block", "run the job in each cluster: one cluster is one region", []string{"Multiregion"}},
+	{"provider consul of a service", "write provider = \"nomad\": the hubs' own catalogue has the service then", ofServices("Provider")},
+	{"address_mode other than auto and host", "write address_mode = \"host\", or leave it out: tasks have the edge's own addresses", ofServices("AddressMode", "Checks.AddressMode")},
+	{"connect block", "leave it out: there is no service mesh", ofServices("Connect")},
+	{"identity block of a service", "leave it out: no tokens are made for services", ofServices("Identity")},
+	{"cluster of a service", "leave it out: there is one catalogue", ofServices("Cluster")},
+	{"kind of a service", "leave it out: it is of a service mesh", ofServices("Kind")},
+	{"tagged_addresses", "leave it out, and give another service of its own for each further address", ofServices("TaggedAddresses")},
+	{"weights block", "leave it out: who looks a service up weighs for himself", ofServices("Weights")},
+	{"enable_tag_override", "leave it out: tags are those of the job", ofServices("EnableTagOverride")},
+	{"type of a check other than http and tcp", "write type = \"http\" or \"tcp\"", ofServices("Checks.Type")},
+	{"command of a check", "leave it out: it is of script checks; write a check of type http or tcp", ofServices("Checks.Command", "Checks.Args")},
+	{"expose", "leave it out: it is of a service mesh", ofServices("Checks.Expose")},
+	{"advertise of a check", "leave it out: a check goes to the address of its service", ofServices("Checks.Advertise")},
+	{"initial_status", "leave it out: a check is pending until it is done, which is at once", ofServices("Checks.InitialStatus")},
+	{"grpc_service", "leave it out, and write a check of type http or tcp", ofServices("Checks.GRPCService")},
+	{"grpc_use_tls", "leave it out, and write a check of type http or tcp", ofServices("Checks.GRPCUseTLS")},
+	{"success_before_passing", "leave it out; min_healthy_time of the update block asks for a check to pass for a while", ofServices("Checks.SuccessBeforePassing")},
+	{"failures_before_critical", "leave it out; limit of check_restart says how many failures restart a task", ofServices("Checks.FailuresBeforeCritical")},
+	{"failures_before_warning", "leave it out: a check passes or fails", ofServices("Checks.FailuresBeforeWarning")},
+	{"volume block", "leave it out: a task finds its data in its allocation's folder, or by a path on its edge", []string{"TaskGroups.Volumes"}},
+	{"volume_mount block", "leave it out: a task finds its data in its allocation's folder, or by a path on its edge", []string{"TaskGroups.Tasks.VolumeMounts"}},
+	{"csi_plugin block", "leave it out: there are no storage plugins", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
+	{"user", "leave it out: tasks run as the user of their edge's agent", []string{"TaskGroups.Tasks.User"}},
+	{"artifact block", "leave it out, and have a prestart task fetch it, or the edge's image bring it", []string{"TaskGroups.Tasks.Artifacts"}},
+	{"template block", "leave it out, and give the task what it needs by env, or by a file that a prestart task writes", []string{"TaskGroups.Tasks.Templates"}},
+	{"vault block", "leave it out, and have the task ask for its secrets itself", []string{"TaskGroups.Tasks.Vault"}},
+	{"consul block", "leave it out: there is no Consul here", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},
+	{"secret block", "leave it out, and have the task ask for its secrets itself", []string{"TaskGroups.Tasks.Secrets"}},
+	{"identity block", "leave it out: no tokens are made for tasks", []string{"TaskGroups.Tasks.Identity", "TaskGroups.Tasks.Identities"}},
+	{"action block", "leave it out; skerry alloc exec runs a command beside a task", []string{"TaskGroups.Tasks.Actions"}},
+	{"schedule block", "leave it out; a periodic batch job runs at times", []string{"TaskGroups.Tasks.Schedule"}},
+	{"kind", "leave it out: it is of a service mesh", []string{"TaskGroups.Tasks.Kind"}},
+	{"disabled logs", "leave it out; max_files and max_file_size bound what logs take", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},
+	{"render_templates", "leave it out: there are no templates", []string{"TaskGroups.RestartPolicy.RenderTemplates", "TaskGroups.Tasks.RestartPolicy.RenderTemplates"}},
+	{"a Consul namespace", "leave it out: there is no Consul here", []string{"ConsulNamespace"}},
+	{"a Vault namespace", "leave it out: there is no Vault here", []string{"VaultNamespace"}},
 }
 
 // ofServices are the paths of fields of a group's services and of a task's.
@@ -74,19 +76,16 @@ func ofServices(fields ...string) []string {
 // fine.
 func (j *Job) Unsupported() Problems {
 	var ps Problems
-	refuse := map[string]string{}
-	for _, u := range unsupported {
+	refuse := map[string]int{}
+	for i, u := range unsupported {
 		for _, path := range u.paths {
-			refuse[path] = u.name
+			refuse[path] = i
 		}
 	}
-	if name, ok := refuse["Type="+j.Type]; ok {
-		ps.add("Type", "%s are not supported yet", name)
-	}
 	walkUsed(reflect.ValueOf(j.plainly()), "", "", func(field, path string) bool {
-		name, ok := refuse[field]
+		i, ok := refuse[field]
 		if ok {
-			ps.add(path, "%s is not supported yet", name)
+			ps.addHint(path, unsupported[i].hint, "%s is not supported yet", unsupported[i].name)
 		}
 		return ok
 	})
@@ -135,6 +134,11 @@ func plainServices(list []Service) []Service {
 	for i := range list {
 		s := &list[i]
 		blank(&s.Provider, ProviderNomad)
+		if s.Provider == "" {
+			blank(&s.Cluster, DefaultCluster)
+		} else {
+			s.Cluster = "" // Consul's, of which is told already
+		}
 		blank(&s.AddressMode, AddressAuto, AddressHost)
 		s.Checks = slices.Clone(s.Checks)
 		for k := range s.Checks {

@@ -23,7 +23,7 @@ var uses = map[string]string{
 	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`, "Actions": `[{}]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
 	"Mode": `"bridge"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"a": "b"}}`, "Hostname": `"x"`,
-	"Provider": `"consul"`, "AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`,
+	"Provider": `"consul"`, "AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
 	"Services.Identity": `{"Audience": ["x"]}`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
 	"Checks.Type": `"grpc"`, "Command": `"x"`, "Args": `["x"]`, "Expose": `true`, "Advertise": `"x"`, "InitialStatus": `"passing"`,
 	"GRPCService": `"x"`, "GRPCUseTLS": `true`, "SuccessBeforePassing": `2`, "FailuresBeforeCritical": `2`, "FailuresBeforeWarning": `2`,
@@ -43,7 +43,7 @@ func TestUnsupported(t *testing.T) {
 				continue
 			}
 			refused := job.Unsupported()
-			if len(refused) != 1 || refused[0].Path != at || !strings.Contains(refused[0].Message, name) {
+			if len(refused) != 1 || refused[0].Hint == "" || refused[0].Path != at || !strings.Contains(refused[0].Message, name) {
 				t.Errorf("%s: %v, want %s at %s", src, refused.Lines(), name, at)
 			}
 		}

@@ -3,11 +3,15 @@ package fleet
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Warnings says what of a valid job is likely not to be what was meant, one line each.
 func (j *Job) Warnings() []string {
 	var out []string
+	for _, path := range j.Ignored {
+		out = append(out, ignoredLine(path))
+	}
 	promoting, canaries := 0, 0
 	for i := range j.TaskGroups {
 		g := &j.TaskGroups[i]
@@ -17,6 +21,7 @@ func (j *Job) Warnings() []string {
 		for k := range g.Tasks {
 			out = append(out, g.Tasks[k].identityWarnings()...)
 		}
+		out = append(out, g.idleWarnings()...)
 		u := g.Update
 		if u == nil {
 			continue
@@ -33,6 +38,53 @@ func (j *Job) Warnings() []string {
 	}
 	if promoting > 0 && promoting < canaries {
 		out = append(out, fmt.Sprintf("auto_promote is set for %d of %d groups with canaries: nothing is promoted by itself before it is set for all", promoting, canaries))
+	}
+	return out
+}
+
+// ignoredLine says why what stands at a path of a job file was passed over.
+func ignoredLine(path string) string {
+	key := path[strings.LastIndex(path, ".")+1:]
+	why := "jobs are registered without tokens: there is nothing here to use it for"
+	if key == "IOPS" {
+		key, why = "iops", "nothing measures or bounds operations of a disk"
+	}
+	return fmt.Sprintf("%s at %s is ignored: %s", key, path, why)
+}
+
+// idleWarnings says what the group asks for that nothing acts on, and that harms nobody:
+// words of old job files, and of rules that are others' here.
+func (g *TaskGroup) idleWarnings() []string {
+	var out []string
+	idle := func(what, why string) {
+		out = append(out, fmt.Sprintf("group %q: %s is ignored: %s", g.Name, what, why))
+	}
+	if u, usual := g.Update, DefaultUpdate(JobTypeService); u != nil && u.Stagger != 0 && u.Stagger != usual.Stagger {
+		idle("stagger of the update block", "max_parallel and min_healthy_time say how fast it goes")
+	}
+	if m, usual := g.Migrate, DefaultMigrate(JobTypeService); m != nil {
+		if m.HealthCheck != usual.HealthCheck {
+			idle("health_check of the migrate block", "a drain goes by the health that the update block asks for")
+		}
+		if m.HealthyDeadline != usual.HealthyDeadline {
+			idle("healthy_deadline of the migrate block", "a drain waits until what it moved is healthy, or for its own deadline")
+		}
+	}
+	for _, n := range g.Networks {
+		for _, old := range []struct {
+			name string
+			used bool
+			why  string
+		}{
+			{"mbits", n.MBits != 0, "bandwidth is neither measured nor shared out"},
+			{"device", n.Device != "", "host_network of a port says which of the edge's networks"},
+			{"cidr", n.CIDR != "", "host_network of a port says which of the edge's networks"},
+			{"ip", n.IP != "", "ports are of the edge's address, or of that of their host_network"},
+		} {
+			if old.used {
+				idle(old.name+" of a network", old.why)
+			}
+		}
 	}
 	return out
 }

@@ -325,7 +325,7 @@ func (c cluster) Self() api.Self {
 type jobs struct{ h *Hub }
 
 func (j jobs) Parse(src, vars string) (*fleet.Job, error) {
-	opts := jobspec.Options{Drivers: drivers, Now: time.Now()}
+	opts := jobspec.Options{Drivers: drivers, Configs: configs, Now: time.Now()}
 	if vars != "" {
 		opts.VarFiles = []jobspec.File{{Name: "variables.hcl", Src: []byte(vars)}}
 	}

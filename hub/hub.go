@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"skerry/drivers/rawexec"
+	"skerry/drivers/sim"
 	"skerry/fleet"
 	"skerry/fleet/logtap"
 	"skerry/hub/api"
@@ -35,7 +37,11 @@ import (
 )
 
 // drivers are the task drivers that a job may name in this release.
-var drivers = []string{"raw_exec", "sim"}
+var drivers = []string{rawexec.Name, sim.Name}
+
+// configs read the config blocks of tasks when a job is registered. What a simulated task
+// shall do may stand in ${…}, and is read on the edge alone.
+var configs = fleet.ConfigChecks{rawexec.Name: rawexec.Check}
 
 // Hub is one hub of a cluster.
 type Hub struct {

@@ -381,7 +381,7 @@ func (h *Hub) openAPI() error {
 	var err error
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: edges{h}, Jobs: jobs{h}, Garbage: h.collector,
-		Metrics: h.metrics(), Drivers: drivers, Debug: h.cfg.Debug, Logs: h.tap, Log: h.log.With("component", "api"),
+		Metrics: h.metrics(), Drivers: drivers, Configs: configs, Debug: h.cfg.Debug, Logs: h.tap, Log: h.log.With("component", "api"),
 	})
 	return err
 }

@@ -186,6 +186,9 @@ func newDrivers(bootID string, log *slog.Logger) (map[string]drivers.Driver, err
 // DriverNames are the names of the task drivers of this release.
 func DriverNames() []string { return []string{rawexec.Name, sim.Name} }
 
+// ConfigChecks read the config blocks of tasks before any edge does.
+func ConfigChecks() fleet.ConfigChecks { return fleet.ConfigChecks{rawexec.Name: rawexec.Check} }
+
 // newRunners makes runners that keep their folders below the edge's data directory.
 func newRunners(m edge.Machine, known map[string]drivers.Driver) edge.NewRunner {
 	factory := &runner.Factory{

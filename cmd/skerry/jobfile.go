@@ -34,7 +34,7 @@ func (f *fileFlags) add(cmd *cobra.Command) {
 
 // parse reads a job file, "-" being the standard input.
 func (f *fileFlags) parse(cmd *cobra.Command, name string) (*fleet.Job, error) {
-	opts := jobspec.Options{Now: time.Now(), Vars: f.vars, Environ: os.Environ(), Drivers: edged.DriverNames(), ForRegistration: !f.readOnly}
+	opts := jobspec.Options{Now: time.Now(), Vars: f.vars, Environ: os.Environ(), Drivers: edged.DriverNames(), Configs: edged.ConfigChecks(), ForRegistration: !f.readOnly}
 	f.source = &fleet.Submission{Format: fleet.FormatHCL2, VariableFlags: map[string]string{}}
 	for _, v := range f.vars {
 		name, value, _ := strings.Cut(v, "=")

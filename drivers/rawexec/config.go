@@ -34,7 +34,7 @@ func parseOptions(config map[string]any) (options, error) {
 		case "command":
 			s, ok := value.(string)
 			if !ok {
-				wrong = append(wrong, fmt.Sprintf("command must be a string, not %T", value))
+				wrong = append(wrong, "command must be a string, not "+kindOf(value))
 			}
 			o.command = s
 		case "args":
@@ -74,13 +74,30 @@ func stringList(value any) ([]string, error) {
 		for i, v := range list {
 			s, ok := v.(string)
 			if !ok {
-				return nil, fmt.Errorf("must be a list of strings, but number %d is %T", i+1, v)
+				return nil, fmt.Errorf("must be a list of strings, but number %d is %s", i+1, kindOf(v))
 			}
 			out = append(out, s)
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("must be a list of strings, not %T", value)
+	return nil, fmt.Errorf("must be a list of strings, not %s", kindOf(value))
+}
+
+// kindOf names a value of a config block for people.
+func kindOf(value any) string {
+	switch value.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "a string"
+	case bool:
+		return "true or false"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a map"
+	}
+	return "a number"
 }
 
 // resolve finds the program of a command: relative to the task's folder where

@@ -85,9 +85,13 @@ func Supervise() {
 	}
 }
 
-// Validate refuses a config block that cannot work: without a command, with an
-// unknown key, or with a value of the wrong type.
-func (d *Driver) Validate(config map[string]any) error {
+// Validate refuses a config block that cannot work, as Check does.
+func (d *Driver) Validate(config map[string]any) error { return Check(config) }
+
+// Check refuses a config block that cannot work on any machine: without a command, with
+// an unknown key, or with a value of the wrong type. Who registers a job asks it before
+// an edge has to.
+func Check(config map[string]any) error {
 	_, err := parseOptions(config)
 	return err
 }

@@ -39,6 +39,8 @@ type Options struct {
 	ReadFile func(name string) ([]byte, error)
 	// Drivers are the known task drivers; nil: any name will do.
 	Drivers []string
+	// Configs read the config blocks of tasks by their driver.
+	Configs fleet.ConfigChecks
 	// ForRegistration refuses too what nothing acts on yet.
 	ForRegistration bool
 	// Now is behind what launches and windows of updates must have a time. Zero: any will
@@ -106,7 +108,7 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 	if opts.ForRegistration {
 		problems = append(problems, job.Unsupported()...)
 	}
-	for _, problem := range append(problems, unknownDrivers(job, opts.Drivers)...) {
+	for _, problem := range slices.Concat(problems, unknownDrivers(job, opts.Drivers), opts.Configs.Problems(job)) {
 		p.problem(problem)
 	}
 	if len(p.diags) > 0 {

@@ -129,6 +129,7 @@ type Config struct {
 	Garbage Garbage
 	Metrics prometheus.Gatherer
 	Drivers []string // that a job may name
+	Configs fleet.ConfigChecks
 	Now     func() time.Time
 	NewID   func() string
 	Logs    *logtap.Tap // what this hub logs goes through it; nil: nothing is heard

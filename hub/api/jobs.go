@@ -249,7 +249,19 @@ func (a *API) decode(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Pr
 			}
 		}
 	}
-	return job, append(append(problems, a.periodicProblems(job)...), tooLarge(job)...)
+	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.periodicProblems(job), a.regionProblems(job), tooLarge(job))
+}
+
+// regionProblems refuses what is for another cluster; "global" is what a job has that
+// names none.
+func (a *API) regionProblems(job *fleet.Job) fleet.Problems {
+	if own := a.cfg.Cluster.Self().Region; job.Region != own && job.Region != fleet.DefaultRegion {
+		return fleet.Problems{{
+			Path: "Region", Message: fmt.Sprintf("the job is for region %q, and this cluster's is %q", job.Region, own),
+			Hint: "leave region out, or ask a hub of that region: a cluster is one region, and passes nothing on",
+		}}
+	}
+	return nil
 }
 
 // tooLarge reports a job that no edge could be sent.

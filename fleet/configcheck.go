@@ -1,0 +1,32 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ConfigChecks read the config blocks of tasks by their driver, and say what is wrong with
+// them. A driver that has none finds out where the task is started.
+type ConfigChecks map[string]func(config map[string]any) error
+
+// Problems returns what is wrong with the config blocks of a job.
+func (c ConfigChecks) Problems(j *Job) Problems {
+	var ps Problems
+	for i := range j.TaskGroups {
+		for k := range j.TaskGroups[i].Tasks {
+			t := &j.TaskGroups[i].Tasks[k]
+			check, ok := c[t.Driver]
+			if !ok {
+				continue
+			}
+			if err := check(t.Config); err != nil {
+				p := Problem{Path: fmt.Sprintf("TaskGroups[%d].Tasks[%d].Config", i, k), Message: err.Error()}
+				if e := (*Error)(nil); errors.As(err, &e) {
+					p.Message, p.Hint = e.Message, e.Hint
+				}
+				ps = append(ps, p)
+			}
+		}
+	}
+	return ps
+}
