@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -54,5 +55,27 @@ func TestDisconnectBlocks(t *testing.T) {
 				t.Errorf("%v, want one problem with the block: %s", problems.Lines(), tc.refused)
 			}
 		})
+	}
+}
+
+// TestFormerWordsForAbsence reads what groups said of their node's absence before there was a
+// disconnect block: the same as that.
+func TestFormerWordsForAbsence(t *testing.T) {
+	hour, no := time.Hour, false
+	for _, tc := range []struct {
+		group string
+		want  *fleet.Disconnect
+	}{
+		{`{"MaxClientDisconnect": "1h"}`, &fleet.Disconnect{LostAfter: &hour}},
+		{`{"StopAfterClientDisconnect": "1h"}`, &fleet.Disconnect{StopOnClientAfter: &hour}},
+		{`{"MaxClientDisconnect": "1h", "PreventRescheduleOnLost": true}`, &fleet.Disconnect{LostAfter: &hour, Replace: &no}},
+		{`{"PreventRescheduleOnLost": true}`, &fleet.Disconnect{Replace: &no}},
+		{`{"PreventRescheduleOnLost": false}`, nil},
+		{`{"MaxClientDisconnect": "1h", "Disconnect": {"StopOnClientAfter": "1h"}}`, &fleet.Disconnect{StopOnClientAfter: &hour}},
+	} {
+		j, problems := fleet.DecodeJob([]byte(`{"TaskGroups": [` + tc.group + `]}`))
+		if len(problems) > 0 || !reflect.DeepEqual(j.TaskGroups[0].Disconnect, tc.want) {
+			t.Errorf("%s: %+v, %v; want %+v", tc.group, j.TaskGroups[0].Disconnect, problems.Lines(), tc.want)
+		}
 	}
 }

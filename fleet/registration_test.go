@@ -139,3 +139,17 @@ func TestACanaryHasTagsOfItsOwn(t *testing.T) {
 	a.Job.TaskGroups[0].Services[0].CanaryMeta = map[string]string{"floor": "test"}
 	wantEqual(t, "meta of the canary", a.Registrations(n, "global")[0].Meta, map[string]string{"floor": "test"})
 }
+
+// TestAddressModes: tasks have their edge's own address, whichever of the modes that are
+// taken a service or its check says.
+func TestAddressModes(t *testing.T) {
+	for _, mode := range []string{"", fleet.AddressAuto, fleet.AddressHost} {
+		a, n := offering()
+		s := &a.Job.TaskGroups[0].Services[0]
+		s.AddressMode = mode
+		s.Checks = []fleet.ServiceCheck{{Type: fleet.CheckTCP, AddressMode: mode}}
+		if got := a.Registrations(n, "global"); len(got) != 2 || got[0].Address != "10.0.0.5" || got[0].Port != 20_000 {
+			t.Errorf("address_mode %q: %+v", mode, got)
+		}
+	}
+}

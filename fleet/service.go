@@ -9,6 +9,7 @@ const (
 
 	AddressAuto   = "auto"
 	AddressAlloc  = "alloc"
+	AddressAlloc6 = "alloc_ipv6"
 	AddressDriver = "driver"
 	AddressHost   = "host"
 )

@@ -34,7 +34,8 @@ var unsupported = []struct {
 	{"weights block", "leave it out: who looks a service up weighs for himself", ofServices("Weights")},
 	{"enable_tag_override", "leave it out: tags are those of the job", ofServices("EnableTagOverride")},
 	{"type of a check other than http and tcp", "write type = \"http\" or \"tcp\"", ofServices("Checks.Type")},
-	{"command of a check", "leave it out: it is of script checks; write a check of type http or tcp", ofServices("Checks.Command", "Checks.Args")},
+	{"command of a check", "leave it out: it is of script checks; write a check of type http or tcp", ofServices("Checks.Command")},
+	{"args of a check", "leave it out: it is of script checks; write a check of type http or tcp", ofServices("Checks.Args")},
 	{"expose", "leave it out: it is of a service mesh", ofServices("Checks.Expose")},
 	{"advertise of a check", "leave it out: a check goes to the address of its service", ofServices("Checks.Advertise")},
 	{"initial_status", "leave it out: a check is pending until it is done, which is at once", ofServices("Checks.InitialStatus")},
@@ -56,7 +57,7 @@ var unsupported = []struct {
 	{"action block", "leave it out; skerry alloc exec runs a command beside a task", []string{"TaskGroups.Tasks.Actions"}},
 	{"schedule block", "leave it out; a periodic batch job runs at times", []string{"TaskGroups.Tasks.Schedule"}},
 	{"kind", "leave it out: it is of a service mesh", []string{"TaskGroups.Tasks.Kind"}},
-	{"disabled logs", "leave it out; max_files and max_file_size bound what logs take", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},
+	{"disabled logs (enabled = false)", "leave it out; max_files and max_file_size bound what logs take", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},
 	{"render_templates", "leave it out: there are no templates", []string{"TaskGroups.RestartPolicy.RenderTemplates", "TaskGroups.Tasks.RestartPolicy.RenderTemplates"}},
 	{"a Consul namespace", "leave it out: there is no Consul here", []string{"ConsulNamespace"}},
 	{"a Vault namespace", "leave it out: there is no Vault here", []string{"VaultNamespace"}},
@@ -116,7 +117,11 @@ func (j *Job) plainly() Job {
 		g.Services = plainServices(g.Services)
 		g.Tasks = slices.Clone(g.Tasks)
 		for k := range g.Tasks {
-			g.Tasks[k].Services = plainServices(g.Tasks[k].Services)
+			t := &g.Tasks[k]
+			t.Services = plainServices(t.Services)
+			if g.RestartPolicy != nil && t.RestartPolicy != nil && *t.RestartPolicy == *g.RestartPolicy {
+				t.RestartPolicy = nil // of which its group tells
+			}
 		}
 	}
 	return c

@@ -166,13 +166,13 @@ func (s *Service) validate(ps *Problems, path string, where serviceOf) {
 	case ProviderConsul:
 	case ProviderNomad:
 		if len(s.Connect) > 0 {
-			ps.add(path+".Connect", "services of provider %s have no mesh", s.Provider)
+			ps.addHint(path+".Connect", "leave out connect", "services of provider %s have no mesh", s.Provider)
 		}
 	default:
 		ps.addHint(path+".Provider", "it is nomad or consul", "unknown provider of services %q", s.Provider)
 	}
 	switch s.AddressMode {
-	case AddressAuto, AddressAlloc, AddressDriver, AddressHost:
+	case AddressAuto, AddressAlloc, AddressAlloc6, AddressDriver, AddressHost:
 	default:
 		ps.addHint(path+".AddressMode", "it is auto, alloc, driver or host", "unknown address mode %q", s.AddressMode)
 	}
@@ -225,7 +225,7 @@ func (c *ServiceCheck) validate(ps *Problems, path string, s *Service, where ser
 		}
 	case CheckGRPC, CheckScript:
 		if s.Provider == ProviderNomad {
-			ps.add(path+".Type", "services of provider %s have checks of type http and tcp, not %s", s.Provider, c.Type)
+			ps.addHint(path+".Type", "write type = \"http\" or \"tcp\"", "services of provider %s have checks of type http and tcp, not %s", s.Provider, c.Type)
 		}
 		if c.Type == CheckScript && c.Command == "" {
 			ps.add(path+".Command", "a script check needs a command")

@@ -21,7 +21,7 @@ func (j *Job) Warnings() []string {
 		for k := range g.Tasks {
 			out = append(out, g.Tasks[k].identityWarnings()...)
 		}
-		out = append(out, g.idleWarnings()...)
+		out = append(append(out, g.idleWarnings()...), g.idleChecks()...)
 		u := g.Update
 		if u == nil {
 			continue
@@ -85,6 +85,25 @@ func (g *TaskGroup) idleWarnings() []string {
 				idle(old.name+" of a network", old.why)
 			}
 		}
+	}
+	return out
+}
+
+// idleChecks says which check_restart blocks speak of warnings, which checks do not have
+// here.
+func (g *TaskGroup) idleChecks() []string {
+	var out []string
+	look := func(services []Service) {
+		for _, s := range services {
+			asks := func(r *CheckRestart) bool { return r != nil && r.IgnoreWarnings }
+			if asks(s.CheckRestart) || slices.ContainsFunc(s.Checks, func(c ServiceCheck) bool { return asks(c.CheckRestart) }) {
+				out = append(out, fmt.Sprintf("group %q: ignore_warnings of service %q is ignored: a check passes or fails", g.Name, s.Name))
+			}
+		}
+	}
+	look(g.Services)
+	for _, t := range g.Tasks {
+		look(t.Services)
 	}
 	return out
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -71,7 +72,7 @@ func jobRun(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
-			warn(cmd, answer.Warnings)
+			warn(cmd, warnings(answer.Warnings, job))
 			return o.evaluated(cmd, hub, answer, detach, fmt.Sprintf("Job %q registered", job.ID))
 		},
 	}
@@ -91,7 +92,7 @@ func jobValidate(o *operator) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, err := file.parse(cmd, args[0])
 			if o.json {
-				return writeValidation(cmd, err)
+				return writeValidation(cmd, job, err)
 			}
 			if err != nil {
 				return err
@@ -105,9 +106,20 @@ func jobValidate(o *operator) *cobra.Command {
 	return c
 }
 
+// warnings are those of the hub, and what of the file was passed over before it was sent.
+func warnings(hub string, job *fleet.Job) string {
+	lines := strings.FieldsFunc(hub, func(r rune) bool { return r == '\n' })
+	for _, line := range job.Warnings() {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // writeValidation writes what is wrong with a job file as JSON; the exit code says
 // whether something is.
-func writeValidation(cmd *cobra.Command, err error) error {
+func writeValidation(cmd *cobra.Command, job *fleet.Job, err error) error {
 	var ds jobspec.Diagnostics
 	if err != nil && !errors.As(err, &ds) {
 		return err
@@ -115,7 +127,11 @@ func writeValidation(cmd *cobra.Command, err error) error {
 	out := struct {
 		Valid       bool
 		Diagnostics jobspec.Diagnostics
-	}{err == nil, ds}
+		Warnings    []string `json:",omitempty"`
+	}{Valid: err == nil, Diagnostics: ds}
+	if err == nil {
+		out.Warnings = job.Warnings()
+	}
 	if werr := console.JSON(cmd.OutOrStdout(), out); werr != nil || err == nil {
 		return werr
 	}

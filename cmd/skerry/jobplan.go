@@ -40,7 +40,7 @@ func jobPlan(o *operator) *cobra.Command {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
 			writePlan(cmd.OutOrStdout(), answer)
-			warn(cmd, answer.Warnings)
+			warn(cmd, warnings(answer.Warnings, job))
 			fmt.Fprintf(cmd.OutOrStdout(), "\nTo register exactly this:\n  skerry job run --check-index %d %s\n", answer.JobModifyIndex, args[0])
 			return nil
 		},

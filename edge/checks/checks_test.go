@@ -3,11 +3,13 @@ package checks_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +26,7 @@ type site struct {
 	answers  map[string]int // status, by HOST:PORT
 	body     string
 	requests []string // METHOD URL header body
+	secure   *tls.Config
 }
 
 func (s *site) set(address string, status int) {
@@ -52,6 +55,9 @@ func (s *site) dial(_ context.Context, _, address string) (net.Conn, error) {
 		return nil, errors.New("connection refused")
 	}
 	ours, theirs := net.Pipe()
+	if s.secure != nil {
+		theirs = tls.Server(theirs, s.secure)
+	}
 	go s.serve(theirs, address, status)
 	return ours, nil
 }
@@ -192,6 +198,40 @@ func TestHTTPCheck(t *testing.T) {
 			t.Errorf("it does not serve: %+v", r)
 		}
 	}, func() *checks.Checks { return w.Checks })
+}
+
+// TestHTTPSCheck asks by TLS, for a name of its own where the check says one, and trusts who
+// answers only where it is told not to look.
+func TestHTTPSCheck(t *testing.T) {
+	server := httptest.NewTLSServer(nil) // for its certificate, which nobody knows
+	server.Close()
+	for _, tc := range []struct {
+		check  fleet.ServiceCheck
+		status string
+		says   string
+		name   string // that was asked for
+	}{
+		{fleet.ServiceCheck{Protocol: "https"}, checks.Failure, "certificate", ""},
+		{fleet.ServiceCheck{Protocol: "https", TLSSkipVerify: true}, checks.Success, "200", ""},
+		{fleet.ServiceCheck{Protocol: "https", TLSSkipVerify: true, TLSServerName: "${node.unique.id}.example"}, checks.Success, "200", "n.example"},
+		{fleet.ServiceCheck{Protocol: "http"}, checks.Failure, "", ""},
+	} {
+		var w *ward
+		in(t, func(t *testing.T, ctx context.Context) {
+			tc.check.Name, tc.check.Type, tc.check.Path = "alive", "http", "/"
+			w = newWard(t, service(tc.check))
+			name := ""
+			w.site.secure = &tls.Config{Certificates: server.TLS.Certificates, GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				name = hello.ServerName
+				return nil, nil
+			}}
+			w.site.set("10.0.0.5:20000", 200)
+			w.up(ctx, 0)
+			if r := w.only(t); r.Status != tc.status || !strings.Contains(r.Output, tc.says) || name != tc.name {
+				t.Errorf("%+v: %+v, and asked for %q; want %s with %q, for %q", tc.check, r, name, tc.status, tc.says, tc.name)
+			}
+		}, func() *checks.Checks { return w.Checks })
+	}
 }
 
 func TestWhatPasses(t *testing.T) {

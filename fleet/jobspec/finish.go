@@ -52,6 +52,14 @@ func finishWait(_ *parser, m map[string]any, _ string) {
 	}
 }
 
+// finishLogs puts what is said of enabled = false where disabled would stand.
+func finishLogs(p *parser, m map[string]any, path string) {
+	at, ok := p.positions[join(path, "Enabled")]
+	if _, said := m["Disabled"]; ok && !said && m["Enabled"] == false {
+		p.place(join(path, "Disabled"), at)
+	}
+}
+
 // finishTask tells the default identity from the others, and refuses two scaling
 // blocks for the same thing.
 func finishTask(p *parser, m map[string]any, path string) {

@@ -61,10 +61,13 @@ var (
 		},
 	}
 
-	logsBlock = &block{key: "LogConfig", attrs: map[string]attribute{
-		"max_files": {"MaxFiles", number}, "max_file_size": {"MaxFileSizeMB", number},
-		"disabled": {"Disabled", boolean}, "enabled": {"Enabled", boolean},
-	}}
+	logsBlock = &block{
+		key: "LogConfig", finish: finishLogs,
+		attrs: map[string]attribute{
+			"max_files": {"MaxFiles", number}, "max_file_size": {"MaxFileSizeMB", number},
+			"disabled": {"Disabled", boolean}, "enabled": {"Enabled", boolean},
+		},
+	}
 
 	taskBlock = &block{
 		key: "Tasks", label: "Name", many: true,
