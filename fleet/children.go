@@ -46,20 +46,18 @@ func (j *Job) Starts() bool { return !j.IsPeriodic() && !j.IsParameterized() }
 // is to be dispatched with.
 func (j *Job) Dispatchable(payload []byte, meta map[string]string) error {
 	if !j.IsParameterized() {
-		return Errorf(CodeInvalid, "dispatch job %q: it is not parameterized", j.ID)
+		return Errorf(CodeInvalid, "dispatch job %q: it is not parameterized", j.ID).WithHint("a job that is dispatched has a parameterized block")
 	}
 	p := j.ParameterizedJob
 	var wrong Problems
-	add := func(format string, args ...any) {
-		wrong = append(wrong, Problem{Message: fmt.Sprintf(format, args...)})
-	}
+	add := func(hint, format string, args ...any) { wrong.addHint("", hint, format, args...) }
 	switch {
 	case p.Payload == PayloadRequired && len(payload) == 0:
-		add("dispatch job %q: it needs a payload", j.ID)
+		add(`job dispatch reads it from a file, or from the standard input as "-"`, "dispatch job %q: it needs a payload", j.ID)
 	case p.Payload == PayloadForbidden && len(payload) > 0:
-		add("dispatch job %q: it takes no payload", j.ID)
+		add("its parameterized block says forbidden", "dispatch job %q: it takes no payload", j.ID)
 	case len(payload) > MaxPayload:
-		add("dispatch job %q: the payload has %d bytes, at most %d are taken", j.ID, len(payload), MaxPayload)
+		add("give its tasks an address to fetch it from", "dispatch job %q: the payload has %d bytes, at most %d are taken", j.ID, len(payload), MaxPayload)
 	}
 	var unexpected, missing []string
 	for k := range meta {
@@ -74,10 +72,10 @@ func (j *Job) Dispatchable(payload []byte, meta map[string]string) error {
 	}
 	slices.Sort(unexpected)
 	if len(missing) > 0 {
-		add("dispatch job %q: required meta is missing: %q", j.ID, missing)
+		add("job dispatch takes it as --meta KEY=VALUE", "dispatch job %q: required meta is missing: %q", j.ID, missing)
 	}
 	if len(unexpected) > 0 {
-		add("dispatch job %q: meta that it does not take: %q", j.ID, unexpected)
+		add("its parameterized block names those that it takes: meta_required, meta_optional", "dispatch job %q: meta that it does not take: %q", j.ID, unexpected)
 	}
 	return wrong.Err()
 }

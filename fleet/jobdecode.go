@@ -24,7 +24,7 @@ const (
 func DecodeJob(data []byte) (*Job, Problems) {
 	tree, err := decodeTree(data)
 	if err != nil {
-		return &Job{}, Problems{{Message: err.Error()}}
+		return &Job{}, Problems{{Message: err.Error(), Hint: `a job in JSON is an object, {"ID": …, "TaskGroups": […]}`}}
 	}
 	return JobFromTree(tree)
 }
@@ -40,7 +40,10 @@ func decodeTree(data []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	var tree map[string]any
-	if err := dec.Decode(&tree); err != nil {
+	var kind *json.UnmarshalTypeError
+	if err := dec.Decode(&tree); errors.As(err, &kind) {
+		return nil, fmt.Errorf("not a job in JSON, but %s", kind.Value)
+	} else if err != nil {
 		return nil, fmt.Errorf("not a job in JSON: %w", positioned(data, err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {

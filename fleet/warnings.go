@@ -46,8 +46,13 @@ func (j *Job) Warnings() []string {
 func ignoredLine(path string) string {
 	key := path[strings.LastIndex(path, ".")+1:]
 	why := "jobs are registered without tokens: there is nothing here to use it for"
-	if key == "IOPS" {
+	switch key {
+	case "IOPS":
 		key, why = "iops", "nothing measures or bounds operations of a disk"
+	case "Stop":
+		why = "who registers a job wants it to run; job stop stops it"
+	case "ParentID", "Dispatched", "DispatchIdempotencyToken", "Payload":
+		why = "only dispatching or launching a job makes its children"
 	}
 	return fmt.Sprintf("%s at %s is ignored: %s", key, path, why)
 }

@@ -236,6 +236,10 @@ func (a *API) acceptable(r *http.Request, raw json.RawMessage) (*fleet.Job, erro
 // decode reads a job and collects all that is wrong with it.
 func (a *API) decode(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Problems) {
 	job, problems := fleet.DecodeJob(raw)
+	if job.Type == "" { // it is no job at all, of which all else would be said, too
+		return job, problems
+	}
+	disown(job)
 	intoNamespace(r, job)
 	problems = slices.Concat(problems, job.Validate(), cron.Problems(job, a.cfg.Now()), job.Unsupported(), a.namespaceProblems(r, job))
 	for i, g := range job.TaskGroups {
@@ -250,6 +254,23 @@ func (a *API) decode(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Pr
 		}
 	}
 	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.periodicProblems(job), a.regionProblems(job), tooLarge(job))
+}
+
+// disown leaves out what only the hub writes: registering stops nothing, and makes no
+// child of another job.
+func disown(job *fleet.Job) {
+	for _, f := range []struct {
+		name string
+		said bool
+	}{
+		{"Stop", job.Stop}, {"ParentID", job.ParentID != ""}, {"Dispatched", job.Dispatched},
+		{"DispatchIdempotencyToken", job.DispatchIdempotencyToken != ""}, {"Payload", len(job.Payload) > 0},
+	} {
+		if f.said {
+			job.Ignored = append(job.Ignored, f.name)
+		}
+	}
+	job.Stop, job.ParentID, job.Dispatched, job.DispatchIdempotencyToken, job.Payload = false, "", false, "", nil
 }
 
 // regionProblems refuses what is for another cluster; "global" is what a job has that

@@ -202,9 +202,19 @@ func (p pages) passes(item any) (ok bool, err error) {
 	}
 	ok, err = p.filter.Evaluate(item)
 	if err != nil {
-		return false, fleet.Errorf(fleet.CodeInvalid, "use the parameter filter %q: %v", p.filter.Expression(), err)
+		return false, fleet.Errorf(fleet.CodeInvalid, "use the parameter filter %q: %s", p.filter.Expression(), unfit(err)).
+			WithHint("fields are called as in the JSON of one such object: ID, Status, Meta.KEY, TaskGroups.0.Name")
 	}
 	return ok, nil
+}
+
+// unfit says why an expression does not fit what is listed, without the words of Go.
+func unfit(err error) string {
+	s := strings.TrimPrefix(err.Error(), "error finding value in datum: ")
+	if field, _, ok := strings.Cut(s, " at part "); ok && strings.Contains(s, "struct field with name") {
+		return fmt.Sprintf("there is no field %s", strings.ReplaceAll(strings.TrimPrefix(field, "/"), "/", "."))
+	}
+	return s
 }
 
 func same[T any](v T) T { return v }
