@@ -99,6 +99,8 @@ func (s *simulate) shape() error {
 	switch {
 	case s.cfg.Seeds < 0 || s.cfg.Shape.Hubs < 1 || s.cfg.Shape.Edges < 1:
 		return errors.New("a simulation needs at least one hub and one edge, and no negative number of seeds")
+	case s.cfg.Budget < 0:
+		return fmt.Errorf("a simulation cannot take %s: --budget is not negative", s.cfg.Budget)
 	case s.cfg.Seeds == 0 && s.cfg.Budget > 0:
 		s.cfg.Seeds = 1 << 30
 	case s.cfg.Seeds == 0 && len(s.scenarios) == 0:
