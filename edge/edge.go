@@ -14,15 +14,19 @@ import (
 
 	"skerry/edge/allocs"
 	"skerry/edge/checks"
-	"skerry/edge/datadir"
 	"skerry/edge/journal"
 	"skerry/edge/link"
 	"skerry/edge/local"
 	"skerry/fleet"
 	"skerry/fleet/cron"
+	"skerry/fleet/datadir"
 	"skerry/fleet/logtap"
 	"skerry/syncproto/identity"
 )
+
+// dataVersion is the layout of a data directory that this release writes. It reads
+// no newer one.
+const dataVersion = 1
 
 // Names below the data directory.
 const (
@@ -71,7 +75,7 @@ func Open(cfg Config) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := datadir.Open(cfg.DataDir)
+	dir, err := datadir.Open(cfg.DataDir, datadir.Kind{Owner: "an edge", Version: dataVersion})
 	if err != nil {
 		return nil, err
 	}

@@ -307,7 +307,7 @@ func (c cluster) Self() api.Self {
 	return api.Self{
 		ID: h.id(), Region: h.cfg.Region, Term: h.node.Term(),
 		Config: map[string]any{
-			"Name": h.cfg.Name, "Region": h.cfg.Region, "DataDir": h.dir.path, "Version": h.cfg.Version,
+			"Name": h.cfg.Name, "Region": h.cfg.Region, "DataDir": h.dir.File(), "Version": h.cfg.Version,
 			"QUICAddr": h.addr.QUIC, "HTTPAddr": h.addr.HTTP, "GossipAddr": h.addr.Gossip,
 		},
 		Stats: map[string]map[string]string{

@@ -1,6 +1,8 @@
 package hub
 
 import (
+	"path/filepath"
+
 	"skerry/fleet"
 	"skerry/hub/broker"
 	"skerry/hub/liveness"
@@ -22,6 +24,6 @@ const DequeueCall = dequeueCall
 
 // LoadCredentials reads the identity below a data directory, as a start does.
 func LoadCredentials(dir string) (found bool, err error) {
-	_, found, err = loadCredentials(&dataDir{path: dir})
+	_, found, err = loadCredentials(filepath.Join(dir, identityDir))
 	return found, err
 }

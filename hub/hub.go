@@ -16,6 +16,7 @@ import (
 	"skerry/drivers/rawexec"
 	"skerry/drivers/sim"
 	"skerry/fleet"
+	"skerry/fleet/datadir"
 	"skerry/fleet/logtap"
 	"skerry/hub/api"
 	"skerry/hub/broker"
@@ -49,7 +50,7 @@ type Hub struct {
 	cfg      Config
 	log      *slog.Logger
 	tap      *logtap.Tap // what log says goes through it
-	dir      *dataDir
+	dir      *datadir.Dir
 	creds    credentials
 	own      atomic.Pointer[identity.Identity] // creds.identity, and what renews it
 	endpoint *transport.Endpoint
@@ -119,7 +120,7 @@ func (h *Hub) Run(ctx context.Context) error {
 			return nil
 		})
 	}
-	h.log.Info("hub starts", "quic", h.addr.QUIC, "http", h.addr.HTTP, "gossip", h.addr.Gossip, "data_dir", h.dir.path)
+	h.log.Info("hub starts", "quic", h.addr.QUIC, "http", h.addr.HTTP, "gossip", h.addr.Gossip, "data_dir", h.dir.File())
 	err := group.Wait()
 	h.log.Info("hub stopped")
 	return err
@@ -136,7 +137,7 @@ func (h *Hub) Close() error {
 		h.closePools()
 		errs = append(errs, h.closeSockets())
 		if h.dir != nil {
-			errs = append(errs, h.dir.close())
+			errs = append(errs, h.dir.Close())
 		}
 		h.closed = errors.Join(errs...)
 	})
@@ -201,7 +202,7 @@ func (h *Hub) Leads() bool { return h.leads() }
 // JoinToken is the token that this hub made at bootstrap; "" where it made none
 // or the file is gone.
 func (h *Hub) JoinToken() string {
-	b, err := os.ReadFile(h.dir.file(joinTokenFile))
+	b, err := os.ReadFile(h.dir.File(joinTokenFile))
 	if err != nil {
 		return ""
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"skerry/fleet"
+	"skerry/fleet/datadir"
 	"skerry/hub/pki"
 	"skerry/hub/state"
 	"skerry/syncproto"
@@ -54,11 +55,10 @@ type credentials struct {
 	pending   *pending // nil: the cluster knows this hub
 }
 
-// loadCredentials reads what an earlier start left; ok is false where there is no
+// loadCredentials reads what an earlier start left in a folder; ok is false where there is no
 // identity yet. A bootstrap that was interrupted before the identity was written
 // begins anew: nobody can know its CA.
-func loadCredentials(dir *dataDir) (c credentials, ok bool, err error) {
-	base := dir.file(identityDir)
+func loadCredentials(base string) (c credentials, ok bool, err error) {
 	c.identity, ok, err = pki.Load(base)
 	if err == nil && !ok {
 		return credentials{}, false, nil
@@ -94,29 +94,29 @@ func damaged(err error) error {
 }
 
 // save writes the identity last: it is what makes the rest count.
-func (c *credentials) save(dir *dataDir) error {
+func (c *credentials) save(dir *datadir.Dir) error {
 	b, err := json.Marshal(c.pending)
 	if err != nil {
 		return fmt.Errorf("write the hub's identity: %w", err)
 	}
-	if err := os.MkdirAll(dir.file(identityDir), 0o700); err != nil {
-		return diskError("write the hub's identity", err)
+	if err := os.MkdirAll(dir.File(identityDir), 0o700); err != nil {
+		return datadir.DiskError("write the hub's identity", err)
 	}
-	if err := dir.write(filepath.Join(identityDir, pendingFile), b, 0o600); err != nil {
+	if err := dir.Write(filepath.Join(identityDir, pendingFile), b, 0o600); err != nil {
 		return err
 	}
-	if err := dir.write(filepath.Join(identityDir, gossipKeyFile), c.gossipKey, 0o600); err != nil {
+	if err := dir.Write(filepath.Join(identityDir, gossipKeyFile), c.gossipKey, 0o600); err != nil {
 		return err
 	}
-	if err := pki.Save(dir.file(identityDir), c.identity); err != nil {
-		return diskError("write the hub's identity", err)
+	if err := pki.Save(dir.File(identityDir), c.identity); err != nil {
+		return datadir.DiskError("write the hub's identity", err)
 	}
 	return nil
 }
 
 // settled forgets what was pending, when the cluster has it.
-func settled(dir *dataDir) error {
-	err := os.Remove(dir.file(filepath.Join(identityDir, pendingFile)))
+func settled(dir *datadir.Dir) error {
+	err := os.Remove(dir.File(filepath.Join(identityDir, pendingFile)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("finish joining the cluster: %w", err)
 	}
@@ -125,7 +125,7 @@ func settled(dir *dataDir) error {
 
 // bootstrap makes a cluster: its CA, this hub's certificate, and a join token for
 // everyone else, which lies in the data directory for the operator.
-func bootstrap(cfg Config, dir *dataDir, now time.Time) (credentials, error) {
+func bootstrap(cfg Config, dir *datadir.Dir, now time.Time) (credentials, error) {
 	cluster, err := pki.NewCluster(cfg.Region, now)
 	if err != nil {
 		return credentials{}, err
@@ -139,7 +139,7 @@ func bootstrap(cfg Config, dir *dataDir, now time.Time) (credentials, error) {
 		return credentials{}, err
 	}
 	token, kept := pki.NewToken(cluster, []string{syncproto.RoleHub, syncproto.RoleEdge}, 0, now)
-	if err := dir.write(joinTokenFile, []byte(token.String()+"\n"), 0o600); err != nil {
+	if err := dir.Write(joinTokenFile, []byte(token.String()+"\n"), 0o600); err != nil {
 		return credentials{}, err
 	}
 	c := credentials{identity: id, gossipKey: cluster.GossipKey}
@@ -149,7 +149,7 @@ func bootstrap(cfg Config, dir *dataDir, now time.Time) (credentials, error) {
 
 // join enrols with the first hub that answers, and asks all of them again until
 // one does or ctx ends. A token that is refused is final.
-func join(ctx context.Context, cfg Config, dir *dataDir, dialer enroll.Dialer) (credentials, error) {
+func join(ctx context.Context, cfg Config, dir *datadir.Dir, dialer enroll.Dialer) (credentials, error) {
 	token, err := cfg.joinToken()
 	if err != nil {
 		return credentials{}, err

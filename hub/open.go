@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/datadir"
 	"skerry/fleet/logtap"
 	"skerry/hub/api"
 	"skerry/hub/broker"
@@ -52,7 +53,7 @@ func (h *Hub) open(ctx context.Context) error {
 	cfg.Log = h.tap.Around(cfg.Log)
 	h.cfg = cfg
 	h.log = cfg.Log.With("self", cfg.Name)
-	if h.dir, err = openDataDir(cfg.DataDir); err != nil {
+	if h.dir, err = datadir.Open(cfg.DataDir, datadir.Kind{Owner: "a hub", Version: dataVersion}); err != nil {
 		return err
 	}
 	creds, known, err := h.ownCredentials()
@@ -91,24 +92,24 @@ func (h *Hub) open(ctx context.Context) error {
 // ownCredentials reads what an earlier start left, if there was one, and checks
 // that this start fits to it.
 func (h *Hub) ownCredentials() (creds credentials, known bool, err error) {
-	if _, err := os.Stat(h.dir.file(edgeFile)); err == nil {
-		return credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is an edge's", h.dir.path).
+	if _, err := os.Stat(h.dir.File(edgeFile)); err == nil {
+		return credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is an edge's", h.dir.File()).
 			WithHint("give the hub a data directory of its own")
 	}
-	creds, known, err = loadCredentials(h.dir)
+	creds, known, err = loadCredentials(h.dir.File(identityDir))
 	switch {
 	case err != nil:
 		return credentials{}, false, err
 	case known && creds.identity.Name != h.cfg.Name:
-		return credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is hub %q's, not %q's", h.dir.path, creds.identity.Name, h.cfg.Name).
+		return credentials{}, false, fleet.Errorf(fleet.CodeConflict, "open data directory %s: it is hub %q's, not %q's", h.dir.File(), creds.identity.Name, h.cfg.Name).
 			WithHint("start it with --name %s", creds.identity.Name)
 	case known:
 		if h.cfg.Bootstrap || len(h.cfg.Join) > 0 {
-			h.log.Info("the data directory has an identity: bootstrap and join are done", "data_dir", h.dir.path)
+			h.log.Info("the data directory has an identity: bootstrap and join are done", "data_dir", h.dir.File())
 		}
 		return creds, true, nil
 	case !h.cfg.Bootstrap && len(h.cfg.Join) == 0:
-		return credentials{}, false, fleet.Errorf(fleet.CodeInvalid, "open data directory %s: it holds no identity", h.dir.path).
+		return credentials{}, false, fleet.Errorf(fleet.CodeInvalid, "open data directory %s: it holds no identity", h.dir.File()).
 			WithHint("make a new cluster with --bootstrap, or join one with --join and --token-file")
 	}
 	return credentials{}, false, pki.CheckClock(h.cfg.Now(), nil)
@@ -140,7 +141,7 @@ func (h *Hub) openEndpoint(serverTLS *atomic.Pointer[func([]string) (*tls.Config
 		}
 		conn = c
 	}
-	key, err := h.dir.resetKey()
+	key, err := resetKey(h.dir)
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
@@ -236,7 +237,7 @@ func withPort(host string, addr net.Addr) (string, error) {
 func (h *Hub) openConsensus() error {
 	raft := h.cfg.Raft
 	node, err := consensus.New(consensus.Config{
-		ID: h.id(), Addr: h.addr.QUIC, Dir: h.dir.file(raftDir), Store: h.store,
+		ID: h.id(), Addr: h.addr.QUIC, Dir: h.dir.File(raftDir), Store: h.store,
 		Bootstrap: h.creds.pending != nil && h.creds.pending.Cluster != nil,
 		Dial:      h.dialRaft,
 		Forward: func(ctx context.Context, addr string, cmd []byte) ([]byte, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"skerry/fleet/datadir"
 	"skerry/hub/pki"
 	"skerry/syncproto/identity"
 )
@@ -20,7 +21,7 @@ func (h *Hub) self() *identity.Identity { return h.own.Load() }
 // an earlier life of the hub left the CA's key: hubs that were all off until their
 // certificates ended have no other way to each other, and so to their state.
 func (h *Hub) renewAtStart() {
-	ca, err := pki.LoadAuthority(h.dir.file(identityDir), h.self().CA)
+	ca, err := pki.LoadAuthority(h.dir.File(identityDir), h.self().CA)
 	if err != nil {
 		h.log.Warn("copy of the CA's key not usable, it will be written again", "error", err)
 		return
@@ -62,8 +63,8 @@ func (h *Hub) tendCertificate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := pki.SaveAuthority(h.dir.file(identityDir), ca); err != nil {
-			return diskError("keep the CA's key", err)
+		if err := pki.SaveAuthority(h.dir.File(identityDir), ca); err != nil {
+			return datadir.DiskError("keep the CA's key", err)
 		}
 		h.authority = ca
 	}
@@ -94,8 +95,8 @@ func (h *Hub) renewIfDue() error {
 	if err != nil {
 		return fmt.Errorf("renew the hub's certificate: %w", err)
 	}
-	if err := pki.SaveCert(h.dir.file(identityDir), renewed); err != nil {
-		return diskError("keep the hub's renewed certificate", err)
+	if err := pki.SaveCert(h.dir.File(identityDir), renewed); err != nil {
+		return datadir.DiskError("keep the hub's renewed certificate", err)
 	}
 	h.log.Info("hub's certificate renewed", "ended", h.self().Cert.NotAfter, "until", renewed.Cert.NotAfter)
 	h.own.Store(renewed)

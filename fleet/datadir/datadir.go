@@ -1,8 +1,9 @@
-// Package datadir holds an edge's data directory: one process at a time, of one
-// version, with files that are replaced whole.
+// Package datadir holds the data directory of a hub or an edge: one process at a
+// time, of one version, with files that are replaced whole.
 //
-// edge.Open opens it before anything else. It starts no goroutine; the lock ends
-// with the process, however that ends. It knows nothing of what the files mean.
+// hub.Open and edge.Open open it before anything else. It starts no goroutine; the
+// lock ends with the process, however that ends. It knows nothing of what the files
+// mean.
 package datadir
 
 import (
@@ -19,18 +20,21 @@ import (
 	"skerry/fleet/durable"
 )
 
-// Version is the layout of a data directory that this release writes. It reads no
-// newer one.
-const Version = 1
-
 const (
 	lockFile    = "lock"
 	versionFile = "version"
 )
 
+// Kind is whose data directories there are.
+type Kind struct {
+	Owner   string // "a hub"
+	Version int    // of the layout that this release writes; it reads no newer one
+}
+
 // Dir is a data directory, held by this process alone.
 type Dir struct {
 	path string
+	kind Kind
 	lock *os.File
 }
 
@@ -38,25 +42,25 @@ type Dir struct {
 // checks that this release may write to it. Errors are *fleet.Error: in use
 // (CodeConflict), of a newer version (CodeVersion), not writable (CodeForbidden),
 // full (CodeUnavailable).
-func Open(path string) (*Dir, error) {
+func Open(path string, kind Kind) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open data directory %s: %w", path, err)
 	}
 	what := "open data directory " + path
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, diskError(what, err)
+		return nil, DiskError(what, err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, diskError(what, err)
+		return nil, DiskError(what, err)
 	}
 	if err := take(lock); err != nil {
 		inUse := fleet.Errorf(fleet.CodeConflict, "%s: it is in use by another process", what).
-			WithHint("is an edge running here already? Each needs a data directory of its own")
+			WithHint("is %s running here already? Each needs a data directory of its own", kind.Owner)
 		return nil, errors.Join(inUse, lock.Close())
 	}
-	d := &Dir{path: path, lock: lock}
+	d := &Dir{path: path, kind: kind, lock: lock}
 	if err := d.checkVersion(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -84,20 +88,20 @@ func (d *Dir) checkVersion() error {
 	what := "open data directory " + d.path
 	b, err := os.ReadFile(d.File(versionFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return diskError(what, err)
+		return DiskError(what, err)
 	}
 	if text := strings.TrimSpace(string(b)); text != "" { // an empty one is what a full disk leaves
 		v, err := strconv.Atoi(text)
 		if err != nil {
 			return fleet.Errorf(fleet.CodeInvalid, "%s: its version is %q, not a number", what, text).
-				WithHint("is it an edge's data directory?")
+				WithHint("is it the data directory of %s?", d.kind.Owner)
 		}
-		if v > Version {
-			return fleet.Errorf(fleet.CodeVersion, "%s: it is of a newer version (%d, this release knows %d)", what, v, Version).
+		if v > d.kind.Version {
+			return fleet.Errorf(fleet.CodeVersion, "%s: it is of a newer version (%d, this release knows %d)", what, v, d.kind.Version).
 				WithHint("run the release that wrote it, or a newer one")
 		}
 	}
-	return d.Write(versionFile, fmt.Appendf(nil, "%d\n", Version), 0o600)
+	return d.Write(versionFile, fmt.Appendf(nil, "%d\n", d.kind.Version), 0o600)
 }
 
 // File is the path of a file in the directory.
@@ -112,7 +116,7 @@ func (d *Dir) Read(name string) (b []byte, ok bool, err error) {
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, diskError("read "+d.File(name), err)
+		return nil, false, DiskError("read "+d.File(name), err)
 	}
 	return b, true, nil
 }
@@ -125,7 +129,7 @@ func (d *Dir) Write(name string, content []byte, mode fs.FileMode) error {
 		err = durable.Replace(path, content, mode)
 	}
 	if err != nil {
-		return diskError("write "+path, err)
+		return DiskError("write "+path, err)
 	}
 	return nil
 }
@@ -138,8 +142,8 @@ func (d *Dir) Close() error {
 	return nil
 }
 
-// diskError says what a person can do about a disk that says no.
-func diskError(what string, err error) error {
+// DiskError says what a person can do about a disk that says no, when what was done.
+func DiskError(what string, err error) error {
 	switch {
 	case diskFull(err):
 		return fleet.Errorf(fleet.CodeUnavailable, "%s: the disk is full", what).WithHint("free some space and start again")
