@@ -83,3 +83,16 @@ func Short[T ~string](id T) string {
 	}
 	return string(id[:ShortIDLength])
 }
+
+// ShortList shows the first few of many ids, and how many more there are.
+func ShortList[T ~string](ids []T) string {
+	const shown = 5
+	names := make([]string, 0, shown+1)
+	for _, id := range ids[:min(shown, len(ids))] {
+		names = append(names, Short(id))
+	}
+	if len(ids) > shown {
+		names = append(names, fmt.Sprintf("and %d more", len(ids)-shown))
+	}
+	return strings.Join(names, ", ")
+}

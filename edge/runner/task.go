@@ -125,26 +125,20 @@ func (t *task) dying() bool {
 // journaled.
 func (t *task) request(ctx context.Context, req restartRequest) error {
 	req.reply = make(chan error, 1)
-	select {
-	case t.restarts <- req:
-		return answered(ctx, req.reply)
-	case <-t.killed:
-		return errEnded
-	case <-t.done:
-		return errEnded
-	case <-t.runner.done:
-		return errEnded
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return hand(ctx, t, t.restarts, req, req.reply)
 }
 
 // requestSignal hands a signal to the task and waits until it is sent.
 func (t *task) requestSignal(ctx context.Context, signal, reason string) error {
 	req := signalRequest{signal: signal, reason: reason, reply: make(chan error, 1)}
+	return hand(ctx, t, t.signals, req, req.reply)
+}
+
+// hand gives a request to a task that has not ended, and waits for its answer.
+func hand[T any](ctx context.Context, t *task, to chan<- T, req T, reply <-chan error) error {
 	select {
-	case t.signals <- req:
-		return answered(ctx, req.reply)
+	case to <- req:
+		return answered(ctx, reply)
 	case <-t.killed:
 		return errEnded
 	case <-t.done:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -151,24 +150,11 @@ func (p *pusher) noteOrphans(ctx context.Context, node *fleet.Node, orphans []fl
 	if slices.Equal(node.Orphans, orphans) {
 		return true
 	}
-	p.s.log.Warn("edge holds allocations that the cluster does not know", "count", len(orphans), "allocs", shortened(orphans))
+	p.s.log.Warn("edge holds allocations that the cluster does not know", "count", len(orphans), "allocs", fleet.ShortList(orphans))
 	return p.s.note(ctx, state.NodeResync{
 		NodeID: node.ID, Epoch: node.Epoch, Orphans: orphans, Now: time.Now().UnixNano(),
-		Reason: fmt.Sprintf("keeps %d allocations that the cluster does not know: %s", len(orphans), shortened(orphans)),
+		Reason: fmt.Sprintf("keeps %d allocations that the cluster does not know: %s", len(orphans), fleet.ShortList(orphans)),
 	})
-}
-
-func shortened(ids []fleet.AllocID) string {
-	const shown = 5
-	names := make([]string, 0, shown+1)
-	for i, id := range ids {
-		if i == shown {
-			names = append(names, fmt.Sprintf("and %d more", len(ids)-shown))
-			break
-		}
-		names = append(names, fleet.Short(id))
-	}
-	return strings.Join(names, ", ")
 }
 
 var errEnded = errors.New("the session has ended")

@@ -2,8 +2,6 @@ package liveness
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"skerry/fleet"
@@ -181,20 +179,7 @@ func (l *Liveness) commit(ctx context.Context, missed []state.NodeMissed) bool {
 		l.mu.Lock()
 		l.figures.Missed += uint64(len(res.Moved))
 		l.mu.Unlock()
-		l.cfg.Log.Info("nodes moved on after a missed deadline", "count", len(res.Moved), "nodes", shortened(res.Moved))
+		l.cfg.Log.Info("nodes moved on after a missed deadline", "count", len(res.Moved), "nodes", fleet.ShortList(res.Moved))
 	}
 	return true
-}
-
-func shortened(ids []fleet.NodeID) string {
-	const shown = 5
-	names := make([]string, 0, shown+1)
-	for i, id := range ids {
-		if i == shown {
-			names = append(names, fmt.Sprintf("and %d more", len(ids)-shown))
-			break
-		}
-		names = append(names, fleet.Short(id))
-	}
-	return strings.Join(names, ", ")
 }
