@@ -216,9 +216,7 @@ func (d *database) refill(s salvaged, q Quarantine, seen witness) error {
 		if err := d.putRow(r); err != nil {
 			return err
 		}
-		if t, err := syncproto.DecodeRow(r.body); err == nil && t.Alloc != "" && t.Seq > s.states[t.Alloc].Seq {
-			s.states[t.Alloc] = s.states[t.Alloc].after(t)
-		}
+		s.follow(r)
 	}
 	for id, state := range s.states {
 		state.Seq = min(state.Seq, last)
@@ -236,6 +234,21 @@ func (d *database) refill(s salvaged, q Quarantine, seen witness) error {
 		return err
 	}
 	return d.refillTables(s)
+}
+
+// follow brings what is kept beside the rows up to what a row says, where that could
+// not be read, or is older.
+func (s *salvaged) follow(r row) {
+	t, err := syncproto.DecodeRow(r.body)
+	switch {
+	case err != nil:
+	case t.Kind == fleet.TransitionDisconnect:
+		s.link.Disconnected = true
+	case t.Kind == fleet.TransitionReconnect:
+		s.link.Disconnected = false
+	case t.Alloc != "" && t.Seq > s.states[t.Alloc].Seq:
+		s.states[t.Alloc] = s.states[t.Alloc].after(t)
+	}
 }
 
 func (d *database) refillTables(s salvaged) error {

@@ -168,6 +168,74 @@ func TestAlteredHashIsMended(t *testing.T) {
 	}
 }
 
+// TestAlteredValuesAreNoticed flips each bit of what is kept beside the rows, which
+// SQLite takes for another value: none is believed.
+func TestAlteredValuesAreNoticed(t *testing.T) {
+	for _, where := range []struct{ table, column, id string }{
+		{"meta", "value", "key = 'link'"}, {"meta", "value", "key = 'mark'"}, {"meta", "value", "key = 'desired'"},
+		{"states", "body", "alloc = '" + string(allocID(0)) + "'"}, {"desired", "body", "alloc = '" + string(allocID(0)) + "'"},
+	} {
+		t.Run(where.table+" "+where.id, func(t *testing.T) {
+			sound := dbPath(t)
+			m := newMachine()
+			mustFill(t, m.config(sound), 6, 2)
+			value := mustBlob(t, sound, fmt.Sprintf("SELECT %s FROM %s WHERE %s", where.column, where.table, where.id))
+			for bit := 0; bit < len(value)*8; bit += 5 {
+				altered := bytes.Clone(value)
+				altered[bit/8] ^= 1 << (bit % 8)
+				path := dbPath(t)
+				mustWrite(t, path, mustRead(t, sound))
+				mustAlter(t, path, fmt.Sprintf("UPDATE %s SET %s = x'%x' WHERE %s", where.table, where.column, altered, where.id))
+				j := mustOpen(t, m.config(path))
+				if len(j.Quarantined()) != 1 {
+					t.Fatalf("bit %d of %x is altered: nobody noticed", bit, value)
+				}
+				if h := j.Head(); h.Last != 6 {
+					t.Fatalf("bit %d of %x is altered: rows go up to %d", bit, value, h.Last)
+				}
+				if l, err := j.Link(context.Background()); err != nil || l.Session != 0 && l.Session != 12 {
+					t.Fatalf("bit %d of %x is altered: %+v, %v", bit, value, l, err)
+				}
+				mustClose(t, j)
+			}
+		})
+	}
+}
+
+// TestALostLinkIsRebuiltFromRows has a damaged journal know from its rows whether the
+// link was gone: or the next loss would be told of twice, the next return not at all.
+func TestALostLinkIsRebuiltFromRows(t *testing.T) {
+	for kind, gone := range map[fleet.TransitionKind]bool{fleet.TransitionDisconnect: true, fleet.TransitionReconnect: false} {
+		path := dbPath(t)
+		m := newMachine()
+		j := mustOpen(t, m.config(path))
+		mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionDisconnect}, fleet.Transition{Kind: kind})
+		if err := j.PutLink(context.Background(), journal.Link{Session: 7, Disconnected: gone}); err != nil {
+			t.Fatal(err)
+		}
+		mustClose(t, j)
+		mustAlter(t, path, "UPDATE meta SET value = zeroblob(40) WHERE key = 'link'")
+		j = mustOpen(t, m.config(path))
+		if l, err := j.Link(context.Background()); err != nil || l.Disconnected != gone || l.Session != 0 {
+			t.Errorf("after a %s: %+v, %v", kind, l, err)
+		}
+		mustClose(t, j)
+	}
+}
+
+func mustBlob(t testing.TB, path, query string) (b []byte) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.QueryRow(query).Scan(&b); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return b
+}
+
 func TestLostStateIsRebuiltFromRows(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.config(path), 20, 5)
