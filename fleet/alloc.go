@@ -112,6 +112,16 @@ type AllocMetric struct {
 	ScoreMetaData      []NodeScore
 	AllocationTime     time.Duration
 	CoalescedFailures  int
+	// RejectedNodes are some of those that did not suit or were full, each with what it
+	// lacks: of a placement that failed.
+	RejectedNodes []NodeRejection `json:",omitempty"`
+}
+
+// NodeRejection is why one node was left out.
+type NodeRejection struct {
+	NodeID   NodeID
+	NodeName string
+	Why      string
 }
 
 // NodeScore is one candidate's score.

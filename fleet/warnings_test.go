@@ -35,6 +35,13 @@ func TestWarnings(t *testing.T) {
 		{"services that do not", fleet.JobTypeService, []fleet.TaskGroup{
 			{Name: "a", ShutdownDelay: &second, Services: services}, {Name: "b", Services: services, Tasks: []fleet.Task{{ShutdownDelay: second}}},
 		}, nil},
+		{"words of old job files", fleet.JobTypeService, []fleet.TaskGroup{{Name: "a", Count: 1, Update: &fleet.Update{MaxParallel: 1, Stagger: second},
+			Migrate:  &fleet.Migrate{HealthCheck: fleet.HealthTaskStates, HealthyDeadline: second},
+			Networks: []fleet.NetworkResource{{MBits: 10, Device: "eth0", CIDR: "192.0.2.0/24", IP: "192.0.2.7"}},
+		}}, []string{"stagger of the update block is ignored: max_parallel", "health_check of the migrate block", "healthy_deadline of the migrate block",
+			"mbits of a network is ignored: bandwidth", "device of a network", "cidr of a network", "ip of a network"}},
+		{"what nobody asked for", fleet.JobTypeService, []fleet.TaskGroup{{Name: "a", Count: 1, Update: fleet.DefaultUpdate(fleet.JobTypeService),
+			Migrate: fleet.DefaultMigrate(fleet.JobTypeService), Networks: []fleet.NetworkResource{{Mode: fleet.NetworkHost}}}}, nil},
 		{"F47 an identity for everybody and for ever", fleet.JobTypeService, []fleet.TaskGroup{{Name: "a", Tasks: []fleet.Task{{Name: "t", Identities: []fleet.WorkloadIdentity{
 			{Name: "x"}, {Name: "y", Audience: []string{"shop"}, TTL: second}, {Name: fleet.DefaultIdentity},
 		}}}}}, []string{`task "t": identity "x" has no audience`, `identity "x" has no ttl`}},

@@ -99,7 +99,14 @@ func whyNot(m *fleet.AllocMetric) []string {
 	for _, d := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
 		lines = append(lines, fmt.Sprintf("%s is exhausted on %s", d, console.Count(m.DimensionExhausted[d], "node")))
 	}
-	return append(lines, fmt.Sprintf("%s looked at: %d ruled out, %d full", console.Count(m.NodesEvaluated, "node"), m.NodesFiltered, m.NodesExhausted))
+	lines = append(lines, fmt.Sprintf("%s looked at: %d ruled out, %d full", console.Count(m.NodesEvaluated, "node"), m.NodesFiltered, m.NodesExhausted))
+	for _, r := range m.RejectedNodes {
+		lines = append(lines, fmt.Sprintf("%s %s: %s", fleet.Short(r.NodeID), r.NodeName, r.Why))
+	}
+	if rest := m.NodesFiltered + m.NodesExhausted - len(m.RejectedNodes); rest > 0 && len(m.RejectedNodes) > 0 {
+		lines = append(lines, fmt.Sprintf("… and %s", console.Count(rest, "other node")))
+	}
+	return lines
 }
 
 func byDatacenter(available map[string]int) string {

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"math"
+	"slices"
 
 	"skerry/fleet"
 	"skerry/reconcile"
@@ -351,8 +352,18 @@ func (r *ranking) move(a *fleet.Alloc, delta int) {
 	}
 }
 
+// rejectionsShown is of how many nodes a failure says what each of them lacks.
+const rejectionsShown = 5
+
+func (r *ranking) reject(n *fleet.Node, why string) {
+	if len(r.metric.RejectedNodes) < rejectionsShown {
+		r.metric.RejectedNodes = append(r.metric.RejectedNodes, fleet.NodeRejection{NodeID: n.ID, NodeName: n.Name, Why: why})
+	}
+}
+
 // exhausted counts a node that has too little of something.
 func (r *ranking) exhausted(n *fleet.Node, short string) {
+	r.reject(n, r.lack(n, short))
 	r.metric.NodesExhausted++
 	r.metric.DimensionExhausted = plus(r.metric.DimensionExhausted, short)
 	if n.NodeClass != "" {
@@ -361,6 +372,7 @@ func (r *ranking) exhausted(n *fleet.Node, short string) {
 }
 
 func (r *ranking) filtered(n *fleet.Node, why string) {
+	r.reject(n, why)
 	r.metric.NodesFiltered++
 	r.metric.ConstraintFiltered = plus(r.metric.ConstraintFiltered, why)
 	if n.NodeClass != "" {
@@ -371,7 +383,7 @@ func (r *ranking) filtered(n *fleet.Node, why string) {
 // failure is why nothing could be placed.
 func (r *ranking) failure() *fleet.AllocMetric {
 	m := r.metric
-	m.NodesAvailable = maps.Clone(m.NodesAvailable)
+	m.NodesAvailable, m.RejectedNodes = maps.Clone(m.NodesAvailable), slices.Clone(m.RejectedNodes)
 	return &m
 }
 

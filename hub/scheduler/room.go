@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"hash/fnv"
 
 	"skerry/fleet"
@@ -55,6 +56,21 @@ func (r *ranking) short(c *candidate) (taken fleet.Resources, liked float64, sho
 		_, liked, short = r.tenants.claimsOn(r.cluster, c.node).Offer(r.g, r.portSeed(c))
 	}
 	return taken, liked, short
+}
+
+// lack says how much of what a node has too little of is asked for, and is there.
+func (r *ranking) lack(n *fleet.Node, short string) string {
+	asks, has := r.askOn(n), n.Free()
+	free := has.Sub(r.cluster.Used(n.ID)).Sub(r.tenants.planned[n.ID]).Sub(needed(r.tenants.after[n.ID]))
+	switch short {
+	case "cpu":
+		return fmt.Sprintf("cpu: %d MHz asked for, %d of %d free", asks.CPU, max(0, free.CPU), has.CPU)
+	case "memory":
+		return fmt.Sprintf("memory: %d MB asked for, %d of %d free", asks.MemoryMB, max(0, free.MemoryMB), has.MemoryMB)
+	case "disk":
+		return fmt.Sprintf("disk: %d MB asked for, %d of %d free", asks.DiskMB, max(0, free.DiskMB), has.DiskMB)
+	}
+	return short
 }
 
 // occupants counts the allocations that take room on a node.

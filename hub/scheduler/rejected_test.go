@@ -1,0 +1,52 @@
+package scheduler_test
+
+import (
+	"testing"
+
+	"skerry/fleet"
+)
+
+// TestRejectedNodesSayWhatTheyLack: of a job that can never be placed some nodes are named, each
+// with the constraint or the amount for which it was left out.
+func TestRejectedNodesSayWhatTheyLack(t *testing.T) {
+	c := newCluster(t)
+	made := 0
+	c.nodes(12, func(n *fleet.Node) {
+		switch made++; made {
+		case 1, 2:
+			n.Drivers = nil
+		case 3, 4:
+			n.Resources.CPU = 10
+		case 5, 6:
+			n.Resources.DiskMB = 1
+		default:
+			n.Resources.MemoryMB, n.Reserved.MemoryMB = 900, 300
+		}
+	})
+	j := job(1)
+	j.TaskGroups[0].Tasks[0].Resources.CPU, j.TaskGroups[0].Tasks[0].Resources.MemoryMB = 100, 601
+	m := c.register(j).FailedTGAllocs["web"]
+	if m == nil || m.NodesFiltered != 2 || m.NodesExhausted != 10 || len(m.RejectedNodes) != 5 {
+		t.Fatalf("metrics %+v", m)
+	}
+	for _, r := range m.RejectedNodes {
+		n, ok := c.store.View().Node(r.NodeID)
+		if !ok || n.Name != r.NodeName {
+			t.Fatalf("%+v", r)
+		}
+		var want string
+		switch {
+		case n.Drivers == nil:
+			want = "missing drivers"
+		case n.Resources.CPU == 10:
+			want = "cpu: 100 MHz asked for, 10 of 10 free"
+		case n.Resources.DiskMB == 1:
+			want = "disk: 300 MB asked for, 1 of 1 free"
+		default:
+			want = "memory: 601 MB asked for, 600 of 600 free"
+		}
+		if r.Why != want {
+			t.Errorf("%s was left out for %q, want %q", r.NodeName, r.Why, want)
+		}
+	}
+}
