@@ -372,7 +372,7 @@ func (r *ranking) exhausted(n *fleet.Node, short string) {
 }
 
 func (r *ranking) filtered(n *fleet.Node, why string) {
-	r.reject(n, why)
+	r.reject(n, unmet(n, why))
 	r.metric.NodesFiltered++
 	r.metric.ConstraintFiltered = plus(r.metric.ConstraintFiltered, why)
 	if n.NodeClass != "" {

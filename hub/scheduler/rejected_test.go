@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"strings"
 	"testing"
 
 	"skerry/fleet"
@@ -47,6 +48,26 @@ func TestRejectedNodesSayWhatTheyLack(t *testing.T) {
 		}
 		if r.Why != want {
 			t.Errorf("%s was left out for %q, want %q", r.NodeName, r.Why, want)
+		}
+	}
+}
+
+// TestRejectedNodesSayWhatTheyHave: a constraint is told with what the node has instead.
+func TestRejectedNodesSayWhatTheyHave(t *testing.T) {
+	for value, want := range map[string]string{
+		"linux": "${attr.kernel.name} = windows: it has linux", "": "${attr.kernel.name} = windows: it has none",
+		strings.Repeat("x", 70): "${attr.kernel.name} = windows: it has " + strings.Repeat("x", 64) + "…",
+	} {
+		c := newCluster(t)
+		c.nodes(1, func(n *fleet.Node) {
+			if n.Attributes = map[string]string{"driver.sim": "1"}; value != "" {
+				n.Attributes["kernel.name"] = value
+			}
+		})
+		j := job(1)
+		j.Constraints = []fleet.Constraint{{LTarget: "${attr.kernel.name}", Operand: "=", RTarget: "windows"}}
+		if m := c.register(j).FailedTGAllocs["web"]; m == nil || len(m.RejectedNodes) != 1 || m.RejectedNodes[0].Why != want {
+			t.Errorf("%q: %+v, want %s", value, m, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"hash/fnv"
+	"strings"
 
 	"skerry/fleet"
 )
@@ -71,6 +72,25 @@ func (r *ranking) lack(n *fleet.Node, short string) string {
 		return fmt.Sprintf("disk: %d MB asked for, %d of %d free", asks.DiskMB, max(0, free.DiskMB), has.DiskMB)
 	}
 	return short
+}
+
+// longestShown bounds what is shown of a node's attribute, in bytes.
+const longestShown = 64
+
+// unmet is a constraint with what the node has instead.
+func unmet(n *fleet.Node, constraint string) string {
+	end := strings.IndexByte(constraint, '}')
+	if !strings.HasPrefix(constraint, "${") || end < 0 {
+		return constraint
+	}
+	has, ok := n.Value(constraint[:end+1])
+	switch {
+	case !ok:
+		return constraint + ": it has none"
+	case len(has) > longestShown:
+		has = strings.ToValidUTF8(has[:longestShown], "") + "…"
+	}
+	return constraint + ": it has " + has
 }
 
 // occupants counts the allocations that take room on a node.
