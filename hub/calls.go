@@ -14,6 +14,7 @@ import (
 	"skerry/hub/consensus"
 	"skerry/hub/liveness"
 	"skerry/hub/peers"
+	"skerry/hub/state"
 	"skerry/syncproto"
 )
 
@@ -31,6 +32,7 @@ const (
 	methodHeard   = "liveness.heard" // nothing; gives times by node
 	methodProbe   = "gateway.probe"  // a node's id; gives whether its edge answered
 	methodStand   = "raft.standing"  // nothing; gives an api.Standing
+	methodRestore = "state.restore"  // a state.SnapshotRestore, whose parts are in the log; gives the index of its entry
 	methodLogs    = "gateway.logs"   // a logsRequest; answers with a stream
 	methodTalk    = "gateway.talk"   // a logsRequest; goes both ways
 )
@@ -90,6 +92,9 @@ func (h *Hub) serveCalls() {
 	}))
 	p.Handle(methodStand, answers(func(context.Context, string, struct{}) (api.Standing, error) {
 		return h.standing(), nil
+	}))
+	p.Handle(methodRestore, answers(func(ctx context.Context, from string, c state.SnapshotRestore) (fleet.Index, error) {
+		return h.restoreHere(ctx, from, c)
 	}))
 	p.HandleStream(methodLogs, h.serveLogs)
 	p.HandleTalk(methodTalk, h.serveTalk)

@@ -79,6 +79,7 @@ type Hub struct {
 	authority *pki.Authority // nil: not known yet
 
 	ready   chan struct{}
+	orders  chan order
 	closing sync.Once
 	closed  error
 }
@@ -87,7 +88,7 @@ type Hub struct {
 // hub that joins asks the network, until ctx ends) and binds its sockets. Errors
 // are *fleet.Error where a person can mend them.
 func Open(ctx context.Context, cfg Config) (*Hub, error) {
-	h := &Hub{cfg: cfg, ready: make(chan struct{})}
+	h := &Hub{cfg: cfg, ready: make(chan struct{}), orders: make(chan order)}
 	if err := h.open(ctx); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}

@@ -29,6 +29,20 @@ func (h *Hub) lead(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+		case o := <-h.orders:
+			if term == nil {
+				o.done <- ordered{err: noLeader()}
+				continue
+			}
+			err := term.end()
+			term = nil
+			if err != nil {
+				o.done <- ordered{err: noLeader()}
+				return err
+			}
+			res, err := h.node.Alone(o.ctx, o.command)
+			o.done <- ordered{res, err}
+			term = h.reign(ctx)
 		case leads := <-h.node.Leadership():
 			if term != nil {
 				if err := term.end(); err != nil {
@@ -64,6 +78,7 @@ func (h *Hub) reign(ctx context.Context) *reign {
 		"collector": h.collector.Lead,
 		"periodic":  h.periodic.Lead,
 		"rollout":   h.rollouts.Lead,
+		"restores":  h.dropLeftover,
 	} {
 		group.Go(func() error {
 			if err := run(ctx); err != nil && ctx.Err() == nil {

@@ -77,6 +77,9 @@ func samples() map[string]syncproto.Message {
 			Number: 1, Epoch: 13, Status: fleet.NodeInitializing, HubTime: wallA, Applied: 69_000, Index: 1003, Term: 4,
 			ChainHash: bytes.Repeat([]byte{0xcd}, 16),
 		},
+		"heartbeat-ack-restored": syncproto.HeartbeatAck{
+			Number: 1, Epoch: 14, Status: fleet.NodeInitializing, HubTime: wallA, Applied: 40, Index: 1200, Term: 5, Restored: 1100,
+		},
 		"heartbeat-ack-idle": syncproto.HeartbeatAck{Number: 300, Status: fleet.NodeReady, HubTime: wallA},
 		"updates":            syncproto.Updates{First: 5, Prev: []byte{1}, Rows: [][]byte{{1, 2}, {3}}, Base: true},
 		"applied":            syncproto.Applied{Last: 70_000, Status: fleet.NodeReady},

@@ -142,6 +142,10 @@ type HeartbeatAck struct {
 	// ChainHash is the one at Applied, in the first one of a session whose Hello
 	// says Lost.
 	ChainHash []byte `cbor:"12,keyasint,omitempty"`
+	// Restored, in the first one of a session only, is the entry at which the
+	// cluster's state was last replaced by that of a snapshot. Indexes go on behind it:
+	// an edge that has seen none as high as that knows by it that the cluster went back.
+	Restored fleet.Index `cbor:"13,keyasint,omitempty"`
 }
 
 // Updates carries journal rows First..First+len(Rows)-1, each encoded by

@@ -31,11 +31,15 @@ func newClient(base string, dial func(ctx context.Context) (net.Conn, error)) *c
 	}}
 }
 
-// call sends in (nil: no body) and decodes the answer into out (nil: drops it; a
+// call sends in (nil: no body; a []byte goes as it is) and decodes the answer into out (nil: drops it; a
 // *[]byte takes it as it is).
 func (c *client) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
-	if in != nil {
+	switch raw := in.(type) {
+	case nil:
+	case []byte:
+		body = bytes.NewReader(raw)
+	default:
 		b, err := json.Marshal(in)
 		if err != nil {
 			return fmt.Errorf("encode the body of %s %s: %w", method, path, err)

@@ -110,3 +110,15 @@ func (h Hub) Rollouts(ctx context.Context) ([]fleet.Deployment, error) {
 	err := h.Call(ctx, http.MethodGet, "/v1/deployments?stale&namespace=*", nil, &all)
 	return slices.DeleteFunc(all, func(d fleet.Deployment) bool { return !d.Active() }), err
 }
+
+// Snapshot saves the cluster's state.
+func (h Hub) Snapshot(ctx context.Context) (file []byte, err error) {
+	err = h.Call(ctx, http.MethodGet, "/v1/operator/snapshot", nil, &file)
+	return file, err
+}
+
+// RestoreSnapshot has a snapshot replace the cluster's state.
+func (h Hub) RestoreSnapshot(ctx context.Context, file []byte) (done api.RestoreAnswer, err error) {
+	err = h.Call(ctx, http.MethodPut, "/v1/operator/snapshot", file, &done)
+	return done, err
+}

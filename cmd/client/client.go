@@ -121,6 +121,19 @@ func (c *Client) Stream(ctx context.Context, path string, q url.Values) (io.Read
 	return resp.Body, nil
 }
 
+// Upload sends a body as it is, and decodes the answer into out.
+func (c *Client) Upload(ctx context.Context, path string, body io.Reader, out any) error {
+	resp, err := c.do(ctx, http.MethodPut, path, nil, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("read the hub's answer to %s: %w", path, err)
+	}
+	return nil
+}
+
 func (c *Client) do(ctx context.Context, method, path string, q url.Values, body io.Reader) (*http.Response, error) {
 	ref, err := url.Parse(path)
 	if err != nil {

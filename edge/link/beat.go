@@ -147,7 +147,16 @@ func (s *session) commit(ctx context.Context, ack syncproto.HeartbeatAck) {
 		s.rebase(ctx, ack)
 		return
 	}
-	s.replay(ctx, max(s.welcome.Applied, ack.Applied))
+	s.replay(ctx, s.applies(ack))
+}
+
+// applies is how far the cluster has this journal. What the Welcome says may be of
+// before a snapshot was restored.
+func (s *session) applies(ack syncproto.HeartbeatAck) fleet.Seq {
+	if ack.Restored > s.seen {
+		return ack.Applied
+	}
+	return max(s.welcome.Applied, ack.Applied)
 }
 
 // returned makes the rows that tell of the link's return, and notes where the
@@ -159,11 +168,15 @@ func (s *session) returned(ack syncproto.HeartbeatAck) []fleet.Transition {
 	}
 	var rows []fleet.Transition
 	message := fmt.Sprintf("hub %s, away for %s", s.f.hub, s.cfg.Memory.Away().Round(time.Millisecond))
-	applied, known := max(s.welcome.Applied, ack.Applied), s.cfg.Journal.Head().Acknowledged
-	if s.mem.Cluster != "" && (index < s.seen || applied < known) {
-		s.mem.WentBack = fmt.Sprintf("the cluster went back: it is at index %d (term %d) and was at %d (term %d) at least, "+
+	applied, known := s.applies(ack), s.cfg.Journal.Head().Acknowledged
+	if s.mem.Cluster != "" && (index < s.seen || applied < known || ack.Restored > s.seen) {
+		how := ""
+		if ack.Restored > s.seen {
+			how = fmt.Sprintf("a snapshot was restored at index %d, ", ack.Restored)
+		}
+		s.mem.WentBack = fmt.Sprintf("the cluster went back: %sit is at index %d (term %d) and was at %d (term %d) at least, "+
 			"it has this journal up to row %d and had acknowledged row %d; this edge keeps its work",
-			index, term, s.seen, s.mem.Term, applied, known)
+			how, index, term, s.seen, s.mem.Term, applied, known)
 		s.log.Warn("the cluster went back", "from", s.seen, "to", index, "acknowledged", known, "applied", applied)
 		message += "; " + s.mem.WentBack
 		if !s.mem.Disconnected {

@@ -23,6 +23,7 @@ type cluster struct {
 	mu       sync.Mutex
 	id       string
 	index    fleet.Index
+	restored fleet.Index // where a snapshot was restored
 	ttl      time.Duration
 	epoch    fleet.Epoch
 	session  uint64 // newest counter committed
@@ -286,7 +287,7 @@ func (h *hub) event(now time.Duration, p *syncproto.HubSession, event any) []syn
 		if e.First {
 			c.epoch++
 			c.index++
-			ack.Epoch, ack.Index, ack.Term, ack.ChainHash = c.epoch, c.index, 1, c.chain
+			ack.Epoch, ack.Index, ack.Term, ack.ChainHash, ack.Restored = c.epoch, c.index, 1, c.chain, c.restored
 		}
 		return p.Acknowledge(ack)
 	case syncproto.EventUpdates:

@@ -180,6 +180,34 @@ func testClusterThatWentBack(t *testing.T, index fleet.Index) {
 	})
 }
 
+// TestRestoredSnapshotIsSaidOnce: a cluster that runs on a restored snapshot has indexes
+// beyond all that it had, and may have all rows of an edge that had nothing to say.
+func TestRestoredSnapshotIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.journal.record(running(0))
+		w.run()
+		w.until(time.Second, "settle", w.settled)
+		w.stop()
+		w.cluster.index, w.cluster.restored = 600, 500
+		w.run()
+		w.until(time.Second, "settle", w.settled)
+		said := w.link.Status().WentBack
+		if !strings.Contains(said, "a snapshot was restored at index 500") {
+			t.Errorf("the edge says %q", said)
+		}
+		w.stop()
+		w.cluster.index = 700
+		w.run()
+		w.until(time.Second, "settle", w.settled)
+		if again := w.link.Status().WentBack; again != said {
+			t.Errorf("of the same restore it says %q as well", again)
+		}
+		wantAlternating(t, w, 1)
+	})
+}
+
 // TestLostJournalGoesOnFromTheCluster: an edge that lost its rows asks where to go
 // on, and is back at once with a journal that does.
 func TestLostJournalGoesOnFromTheCluster(t *testing.T) {

@@ -59,6 +59,10 @@ type Cluster interface {
 	Peers() ([]Peer, fleet.Index, error)
 	// Standing asks a hub how far it is.
 	Standing(ctx context.Context, hub fleet.HubID) (Standing, error)
+	// Restore replaces the state by a snapshot of size bytes with the SHA-256 sum, on
+	// all hubs, and returns the entry that did it. What was checked before (see
+	// state.View.Rehearse) is checked again when it is applied.
+	Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error)
 	// Self describes this hub: its configuration and figures, for people.
 	Self() Self
 }

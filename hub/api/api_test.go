@@ -68,6 +68,18 @@ func (h *hub) Self() api.Self {
 	return api.Self{ID: "hub1", Region: "global", Config: map[string]any{"Name": "hub1"}, Stats: map[string]map[string]string{"raft": {"term": "1"}}}
 }
 
+func (h *hub) Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error) {
+	file, err := io.ReadAll(snapshot)
+	if err != nil {
+		return 0, err
+	}
+	if res, err := h.Apply(ctx, state.SnapshotPart{Restore: "r", Data: file}); err != nil || res.Err != nil {
+		return 0, res.Failure(err)
+	}
+	res, err := h.Apply(ctx, state.SnapshotRestore{Restore: "r", Size: size, Sum: sum, EvalSeed: "s", Now: 9})
+	return res.Index, res.Failure(err)
+}
+
 func (h *hub) Peers() ([]api.Peer, fleet.Index, error) {
 	return []api.Peer{{ID: "hub1", Addr: "127.0.0.1:4647", Voter: true}, {ID: "hub2", Addr: "127.0.0.2:4647", Voter: true}}, h.index, nil
 }

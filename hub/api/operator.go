@@ -1,28 +1,17 @@
 package api
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"strconv"
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub/state"
 )
 
 func (a *API) operatorRoutes() {
 	a.mux.HandleFunc("GET /v1/operator/raft/configuration", a.raftConfiguration)
 	a.mux.HandleFunc("GET /v1/operator/autopilot/health", a.autopilotHealth)
 	a.mux.HandleFunc("GET /v1/operator/snapshot", a.saveSnapshot)
-	a.put("/v1/operator/snapshot", func(w http.ResponseWriter, r *http.Request) {
-		a.fail(w, fleet.Errorf(fleet.CodeUnsupported, "restore a snapshot: this release does not do it while a cluster runs").
-			WithHint("put back the data directories of all hubs"))
-	})
+	a.put("/v1/operator/snapshot", a.write(a.restoreSnapshot))
 }
 
 // Peer is a hub in the newest Raft configuration.
@@ -137,50 +126,4 @@ func (a *API) autopilotHealth(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	a.send(w, r, answer)
-}
-
-// saveSnapshot serves the whole state as a file that checks itself.
-func (a *API) saveSnapshot(w http.ResponseWriter, r *http.Request) {
-	q, err := parseQuery(r)
-	if err == nil && !q.stale {
-		err = a.cfg.Cluster.CatchUp(r.Context())
-	}
-	if err != nil {
-		a.fail(w, err)
-		return
-	}
-	v := a.cfg.State.View()
-	if err := a.sendSnapshot(w, v); err != nil {
-		a.cfg.Log.Warn("snapshot not served", "error", err)
-	}
-}
-
-// sendSnapshot writes the snapshot to a file first: its digest goes before it.
-func (a *API) sendSnapshot(w http.ResponseWriter, v *state.View) (err error) {
-	f, err := os.CreateTemp("", "skerry-snapshot-")
-	if err != nil {
-		err = fmt.Errorf("save a snapshot: %w", err)
-		a.fail(w, err)
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
-	sum := sha256.New()
-	size := int64(0)
-	if err = v.Persist(io.MultiWriter(f, sum)); err == nil {
-		size, err = f.Seek(0, io.SeekCurrent)
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		a.fail(w, err)
-		return err
-	}
-	a.header(w, v.Index())
-	h := w.Header()
-	h.Set("Content-Type", "application/octet-stream")
-	h.Set("Content-Length", strconv.FormatInt(size, 10))
-	h.Set("Digest", "sha-256="+base64.StdEncoding.EncodeToString(sum.Sum(nil)))
-	_, err = io.Copy(w, f)
-	return err
 }

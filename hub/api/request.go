@@ -87,13 +87,18 @@ func (a *API) read(f reader) http.HandlerFunc {
 // back at once.
 func (a *API) block(f reader, r *http.Request, q query) (any, fleet.Index, error) {
 	if q.minIndex == 0 {
-		return f(a.cfg.State.View(), r, q)
+		v := a.cfg.State.View()
+		answer, index, err := f(v, r, q)
+		return answer, max(index, v.Restored().Index), err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), q.wait+rand.N(q.wait/16+1))
 	defer cancel()
 	for {
 		v := a.cfg.State.Watch()
 		answer, index, err := f(v, r, q)
+		// Objects of a restored snapshot have the indexes that they had. Who saw later
+		// ones has to hear of it, and sees none go back.
+		index = max(index, v.Restored().Index)
 		if err != nil || index > q.minIndex {
 			return answer, index, err
 		}

@@ -30,6 +30,9 @@ const (
 // errNoLeader is within this package: who asks gets a *fleet.Error.
 var errNoLeader = errors.New("no leader is known")
 
+// errOutdated is of a decision that was made before another command went alone.
+var errOutdated = errors.New("the state was replaced since that was decided")
+
 // Apply commits a command, through the leader wherever it is, and returns what
 // applying it gave, when this hub's own state has applied it, too (or 5 s later).
 // An error means that it is not known to be committed; a refusal is in
@@ -70,13 +73,17 @@ func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error)
 // leader has its own picture. Not on the leader: CodeNotLeader, and the command is
 // surely not committed.
 func (n *Node) Decide(ctx context.Context, c state.Command) (state.Result, error) {
+	era := n.era.Load()
 	cmd, err := encode(c)
 	if err != nil {
 		return state.Result{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	res, err := n.commit(ctx, cmd)
+	return decided(n.commitIf(ctx, cmd, func() bool { return n.era.Load() == era }))
+}
+
+func decided(res state.Result, err error) (state.Result, error) {
 	switch {
 	case err == nil:
 		return res, nil
@@ -84,6 +91,24 @@ func (n *Node) Decide(ctx context.Context, c state.Command) (state.Result, error
 		return state.Result{}, fleet.Errorf(fleet.CodeNotLeader, "commit a command: %v", err)
 	}
 	return state.Result{}, unknown(err)
+}
+
+// Alone is Decide for a command after which nothing holds that was decided before
+// (a restored snapshot): whatever was given to raft earlier is applied first, what
+// comes meanwhile waits, and a Decide that was called before and has not been
+// given to raft is refused. Who calls it has ended what decides on this hub. It
+// takes as long as applying does; ctx alone bounds it.
+func (n *Node) Alone(ctx context.Context, c state.Command) (state.Result, error) {
+	cmd, err := encode(c)
+	if err != nil {
+		return state.Result{}, err
+	}
+	return decided(answered(call(ctx, n, func(r *raft.Raft) (any, error) {
+		n.order.Lock()
+		defer n.order.Unlock()
+		n.era.Add(1)
+		return give(r, cmd, untilDeadline(ctx))
+	})))
 }
 
 func encode(c state.Command) ([]byte, error) {
@@ -153,13 +178,31 @@ func (n *Node) awaitOwn(ctx context.Context, index fleet.Index) {
 
 // commit commits a command on this hub as the leader.
 func (n *Node) commit(ctx context.Context, cmd []byte) (state.Result, error) {
-	response, err := call(ctx, n, func(r *raft.Raft) (any, error) {
-		f := r.Apply(cmd, untilDeadline(ctx))
-		if err := f.Error(); err != nil {
-			return nil, err
+	return n.commitIf(ctx, cmd, func() bool { return true })
+}
+
+// commitIf is commit, where still holds when its turn has come.
+func (n *Node) commitIf(ctx context.Context, cmd []byte, still func() bool) (state.Result, error) {
+	return answered(call(ctx, n, func(r *raft.Raft) (any, error) {
+		n.order.RLock()
+		defer n.order.RUnlock()
+		if !still() {
+			return nil, errOutdated
 		}
-		return f.Response(), nil
-	})
+		return give(r, cmd, untilDeadline(ctx))
+	}))
+}
+
+func give(r *raft.Raft, cmd []byte, timeout time.Duration) (any, error) {
+	f := r.Apply(cmd, timeout)
+	if err := f.Error(); err != nil {
+		return nil, err
+	}
+	return f.Response(), nil
+}
+
+// answered is what the state machine said.
+func answered(response any, err error) (state.Result, error) {
 	if err != nil {
 		return state.Result{}, err
 	}
@@ -225,7 +268,7 @@ func untilDeadline(ctx context.Context) time.Duration {
 // surelyNot reports whether a command that failed with err was surely not
 // committed, and will not be.
 func surelyNot(err error) bool {
-	for _, e := range []error{errNoLeader, raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
+	for _, e := range []error{errNoLeader, errOutdated, raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -97,6 +97,11 @@ type Node struct {
 	leaderChanges atomic.Uint64
 	barrierTerm   atomic.Uint64 // newest term in which everything before it is applied here
 
+	// Commands are given to raft under order, shared; one that goes alone has it for
+	// itself, and begins another era.
+	order sync.RWMutex
+	era   atomic.Uint64
+
 	mu       sync.Mutex
 	stopping bool           // no new calls into raft
 	calls    sync.WaitGroup // those in progress

@@ -48,3 +48,12 @@ func Due(entries uint64, bytes int64, maxEntries uint64, maxBytes int64) bool {
 func Trailing(entries uint64, bytes int64, limit uint64) uint64 {
 	return growth{entries, bytes}.trailing(limit)
 }
+
+// AloneWaits reports whether a command that goes alone waits for those before it.
+func (n *Node) AloneWaits() bool {
+	if n.order.TryRLock() {
+		n.order.RUnlock()
+		return false
+	}
+	return true
+}

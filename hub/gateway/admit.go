@@ -218,7 +218,7 @@ func (s *session) committed(ctx context.Context, h syncproto.Heartbeat, res stat
 	if opened == nil || !known {
 		return s.refusal(syncproto.Refused{Code: fleet.CodeInternal, Message: "the session was committed without an answer"})
 	}
-	pool, index := node.NodePool, view.Index()
+	pool, index, restored := node.NodePool, view.Index(), view.Restored().Index
 	return func(time.Duration) []syncproto.Output {
 		if s.machine.State() == syncproto.SessionEnded {
 			return nil
@@ -230,6 +230,7 @@ func (s *session) committed(ctx context.Context, h syncproto.Heartbeat, res stat
 		ack := syncproto.HeartbeatAck{
 			Epoch: opened.Epoch, Status: opened.Status, Applied: opened.Applied,
 			Index: index, Term: s.gw.cfg.Term(), ChainHash: opened.ChainHash,
+			Restored: restored,
 		}
 		return s.firstAcknowledge(ctx, h, ack)
 	}

@@ -226,15 +226,18 @@ func CheckStep(prev, next *View) error {
 	if next.Index() < prev.Index() {
 		fail("the applied entry went from %d to %d", prev.Index(), next.Index())
 	}
+	restored := next.Restored() != prev.Restored()
 	for old := range prev.Nodes("") {
 		n, ok := next.Node(old.ID)
 		switch {
+		case ok && (n.Epoch < old.Epoch || n.Session < old.Session):
+			fail("node %s went back: epoch %d to %d, session %d to %d", old.ID, old.Epoch, n.Epoch, old.Session, n.Session)
+		case restored: // the rest follows from what was wanted, and is forgotten with it
 		case !ok && old.Status != fleet.NodeDisconnected && old.Status != fleet.NodeDown:
 			fail("node %s is gone, and was %s", old.ID, old.Status)
 		case !ok:
-		case n.Epoch < old.Epoch || n.Session < old.Session || n.Applied < old.Applied || n.Received < old.Received:
-			fail("node %s went back: epoch %d to %d, session %d to %d, row %d to %d, desired %d to %d", old.ID,
-				old.Epoch, n.Epoch, old.Session, n.Session, old.Applied, n.Applied, old.Received, n.Received)
+		case n.Applied < old.Applied || n.Received < old.Received:
+			fail("node %s went back: row %d to %d, desired %d to %d", old.ID, old.Applied, n.Applied, old.Received, n.Received)
 		case n.Status == fleet.NodeReady && old.Status != fleet.NodeReady && n.Applied < n.JournalHead:
 			fail("node %s became ready at row %d of %d", old.ID, n.Applied, n.JournalHead)
 		case n.Status == fleet.NodeReady && (old.Status == fleet.NodeDown || old.Status == fleet.NodeDisconnected) && n.Epoch == old.Epoch:
@@ -246,6 +249,9 @@ func CheckStep(prev, next *View) error {
 	for old := range prev.Allocs("*", "") {
 		a, ok := next.Alloc(old.ID)
 		switch {
+		case ok && restored && old.EndedOnEdge() && !a.EndedOnEdge():
+			fail("allocation %s had ended, and is %s after a restore", old.ID, a.ClientStatus)
+		case restored:
 		case !ok && !old.ClientTerminal():
 			fail("allocation %s is gone, and was %s", old.ID, old.ClientStatus)
 		case !ok:
@@ -258,7 +264,7 @@ func CheckStep(prev, next *View) error {
 		}
 	}
 	for old := range prev.Evals("*", "") {
-		if e, ok := next.Eval(old.ID); ok && old.Terminal() && e.Status != old.Status {
+		if e, ok := next.Eval(old.ID); ok && !restored && old.Terminal() && e.Status != old.Status {
 			fail("evaluation %s was %s and is %s", old.ID, old.Status, e.Status)
 		}
 	}

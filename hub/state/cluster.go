@@ -28,6 +28,10 @@ func (t *tx) applyCluster(c Command) Result {
 		return t.namespaceStore(c)
 	case NamespaceDelete:
 		return t.namespaceDelete(c)
+	case SnapshotPart:
+		return t.snapshotPart(c)
+	case SnapshotDrop:
+		return t.snapshotDrop(c)
 	case Certificate:
 		if c.Replaces != "" {
 			t.certificates.remove(key(c.Replaces))

@@ -35,6 +35,9 @@ const (
 	KindNodeEvaluate      Kind = 33
 	KindSchedulerConfig   Kind = 50
 	KindCollect           Kind = 34
+	KindSnapshotPart      Kind = 90
+	KindSnapshotRestore   Kind = 91
+	KindSnapshotDrop      Kind = 92
 )
 
 // Command is an entry of the replicated log. Applying one is pure: everything

@@ -58,6 +58,12 @@ func (d *describer) cluster(v *View) {
 	for r := range scan[fleet.SchedulerConfiguration](v.txn, tableScheduler, indexID, nil) {
 		d.line(tableScheduler, r)
 	}
+	for r := range scan[restoredRow](v.txn, tableRestored, indexID, nil) {
+		d.line(tableRestored, r)
+	}
+	for r := range scan[partRow](v.txn, tableParts, indexID, nil) {
+		d.line(tableParts, r.restore, r.number, len(r.data))
+	}
 	for r := range scan[fleet.Namespace](v.txn, tableNamespaces, indexID, nil) {
 		d.line(tableNamespaces, r)
 	}

@@ -113,4 +113,7 @@ var commands = map[Kind]reflect.Type{
 	KindNamespaceStore:    reflect.TypeFor[NamespaceStore](),
 	KindPoolDelete:        reflect.TypeFor[PoolDelete](),
 	KindNamespaceDelete:   reflect.TypeFor[NamespaceDelete](),
+	KindSnapshotPart:      reflect.TypeFor[SnapshotPart](),
+	KindSnapshotRestore:   reflect.TypeFor[SnapshotRestore](),
+	KindSnapshotDrop:      reflect.TypeFor[SnapshotDrop](),
 }

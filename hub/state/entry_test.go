@@ -83,6 +83,9 @@ func samples() []state.Command {
 			Capabilities: &fleet.NamespaceCapabilities{EnabledTaskDrivers: []string{"sim"}, DisabledTaskDrivers: []string{"raw_exec"}, EnabledNetworkModes: []string{"host"}, DisabledNetworkModes: []string{"bridge"}}}},
 		state.NamespaceDelete{Name: "ships"},
 		state.PoolDelete{Name: "ships"},
+		state.SnapshotPart{Restore: "r", Number: 1, Data: []byte{1, 2}},
+		state.SnapshotRestore{Restore: "r", Size: 3, Sum: []byte{3}, EvalSeed: "s", Now: 90},
+		state.SnapshotDrop{Restore: "r"},
 	}
 }
 

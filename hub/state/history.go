@@ -66,6 +66,12 @@ func (h *history) add(entries ...historyEntry) {
 	}
 }
 
+// own is a copy that shares nothing: of a state that goes on beside.
+func (h history) own() history {
+	h.entries = slices.Clone(h.entries)
+	return h
+}
+
 // least is what goes next: the oldest entry that is not vital, or else the oldest that
 // tells of no loss. What is said of rows that are gone is never let go for what is there.
 func (h *history) least() int {

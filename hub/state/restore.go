@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 
 	"github.com/hashicorp/go-memdb"
 
@@ -19,7 +20,7 @@ import (
 // snapshot cannot be read, or contradicts itself, the state stays as it was.
 func (s *Store) Restore(r io.Reader) error {
 	gen := newGeneration()
-	if err := restore(gen.db, r); err != nil {
+	if err := restore(gen.db, r, math.MaxInt64); err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
 	}
 	v := &View{txn: gen.db.Txn(false)}
@@ -33,7 +34,9 @@ func (s *Store) Restore(r io.Reader) error {
 	return nil
 }
 
-func restore(db *memdb.MemDB, r io.Reader) error {
+// restore reads a snapshot whose records take at most limit bytes into an empty
+// database.
+func restore(db *memdb.MemDB, r io.Reader, limit int64) error {
 	header := make([]byte, len(snapshotMagic)+1)
 	if _, err := io.ReadFull(r, header); err != nil {
 		return fmt.Errorf("header: %w", err)
@@ -48,7 +51,7 @@ func restore(db *memdb.MemDB, r io.Reader) error {
 	inflated := flate.NewReader(r)
 	defer inflated.Close()
 	in := &loader{
-		t: begin(db, 0), r: bufio.NewReaderSize(inflated, 64<<10),
+		t: begin(db, 0), r: bufio.NewReaderSize(inflated, 64<<10), left: limit,
 		bodies: map[string]*fleet.Job{},
 	}
 	if err := in.load(); err != nil {
@@ -67,6 +70,7 @@ type loader struct {
 	t       *tx
 	r       *bufio.Reader
 	records uint64
+	left    int64 // how many bytes records may still take
 	sum     uint32
 	bodies  map[string]*fleet.Job // by bodyKey
 }
@@ -94,6 +98,9 @@ func (in *loader) next() (kind byte, body []byte, err error) {
 	}
 	if n > maxRecord {
 		return 0, nil, fleet.Errorf(fleet.CodeInvalid, "record %d claims %d bytes", in.records, n)
+	}
+	if in.left -= int64(n); in.left < 0 {
+		return 0, nil, fleet.Errorf(fleet.CodeInvalid, "record %d takes it beyond the bound of its size", in.records)
 	}
 	if kind, err = in.r.ReadByte(); err != nil {
 		return 0, nil, fmt.Errorf("truncated after %d records: %w", in.records, eof(err))
@@ -205,7 +212,7 @@ func (in *loader) alloc(s *savedAlloc) error {
 		return err
 	}
 	s.Alloc.Job = job
-	row := &allocRow{s.Alloc, s.History.restored()}
+	row := &allocRow{s.Alloc, s.History.restored(), s.Over}
 	in.t.allocs.put(key(string(row.ID)), row)
 	in.t.refer(job, 1)
 	in.t.count(nil, &row.Alloc)
@@ -243,6 +250,10 @@ func (in *loader) clusterRecord(kind byte, body []byte) error {
 		return into(body, func(r *fleet.SchedulerConfiguration) error { t.scheduling.put(key(tableScheduler), r); return nil })
 	case recordNamespace:
 		return into(body, func(r *fleet.Namespace) error { t.namespaces.put(key(r.Name), r); return nil })
+	case recordRestored:
+		return into(body, func(r *restoredRow) error { t.restored.put(key(tableRestored), r); return nil })
+	case recordPart:
+		return into(body, in.part)
 	case recordWindow:
 		return into(body, func(s *savedWindow) error { in.window().floor = s.Floor; return nil })
 	case recordEvent:

@@ -31,6 +31,8 @@ const (
 	tableEvents       = "events"
 	tableWindow       = "window"
 	tableNamespaces   = "namespaces"
+	tableParts        = "snapshot parts"
+	tableRestored     = "restored"
 )
 
 const (
@@ -87,6 +89,7 @@ type (
 	allocRow struct {
 		fleet.Alloc
 		history history
+		over    bool // it had ended before a restore: rows of before that are read again do not revive it
 	}
 	// deploymentRow is a deployment with its allocations. The row is written with
 	// every change of one of them that a rollout has to know of.
@@ -139,6 +142,8 @@ func bodyKey(j *fleet.Job) []byte {
 func createdKey(index fleet.Index, id fleet.DeploymentID) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(index)), key(string(id))...)
 }
+
+func partKey(number uint64) []byte { return binary.BigEndian.AppendUint64(nil, number) }
 
 func entryKey(index fleet.Index) []byte { return binary.BigEndian.AppendUint64(nil, uint64(index)) }
 
@@ -218,6 +223,8 @@ func schema() *memdb.DBSchema {
 		table(tableNodeRosters, func(r *nodeRoster) []byte { return key(string(r.node)) }),
 		table(tableScheduler, func(*fleet.SchedulerConfiguration) []byte { return key(tableScheduler) }),
 		table(tableEvents, func(r *eventsRow) []byte { return entryKey(r.index) }),
+		table(tableParts, func(r *partRow) []byte { return partKey(r.number) }),
+		table(tableRestored, func(*restoredRow) []byte { return key(tableRestored) }),
 		table(tableWindow, func(*windowRow) []byte { return key(tableWindow) }),
 		table(tableDesired, func(r *desiredRow) []byte { return key(string(r.node)) }),
 		table(tableCapacity, func(r *capacityRow) []byte { return key(r.class) }),

@@ -49,6 +49,9 @@ const (
 	recordSource = 70
 
 	recordNamespace = 80
+
+	recordRestored = 90
+	recordPart     = 91
 )
 
 // What a record holds beyond what its noun does.
@@ -89,6 +92,7 @@ type (
 		Alloc          fleet.Alloc
 		JobCreateIndex fleet.Index
 		History        savedHistory
+		Over           bool
 	}
 	savedHistory struct {
 		Entries []savedEntry
@@ -162,6 +166,12 @@ func (v *View) persistCluster(out *recordWriter) {
 	for r := range scan[fleet.Namespace](v.txn, tableNamespaces, indexID, nil) {
 		out.put(recordNamespace, *r)
 	}
+	for r := range scan[restoredRow](v.txn, tableRestored, indexID, nil) {
+		out.put(recordRestored, *r)
+	}
+	for r := range scan[partRow](v.txn, tableParts, indexID, nil) {
+		out.put(recordPart, savedPart{r.restore, r.number, r.data})
+	}
 	for r := range scan[desiredRow](v.txn, tableDesired, indexID, nil) {
 		out.put(recordDesired, savedIndex{string(r.node), r.index})
 	}
@@ -193,7 +203,7 @@ func (v *View) persistWork(out *recordWriter) {
 		out.put(recordDeployment, r.Deployment)
 	}
 	for r := range scan[allocRow](v.txn, tableAllocs, indexID, nil) {
-		out.put(recordAlloc, savedAlloc{r.Alloc, r.Job.CreateIndex, r.history.saved()})
+		out.put(recordAlloc, savedAlloc{r.Alloc, r.Job.CreateIndex, r.history.saved(), r.over})
 	}
 	for r := range scan[fleet.Evaluation](v.txn, tableEvals, indexID, nil) {
 		out.put(recordEval, *r)

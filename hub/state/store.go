@@ -41,7 +41,7 @@ func newGeneration() *generation {
 	// neighbours.
 	txn := db.Txn(true)
 	for _, name := range []string{metaApplied, tableJobs, tableNodes, tableAllocs, tableEvals, tablePools, tableHubs,
-		tableTokens, tableCluster, tableCertificates, tableCapacity, tableDeployments, tableScheduler, tableEvents, metaRollouts, tableNamespaces} {
+		tableTokens, tableCluster, tableCertificates, tableRestored, tableCapacity, tableDeployments, tableScheduler, tableEvents, metaRollouts, tableNamespaces} {
 		if err := txn.Insert(tableMeta, &metaRow{name: name}); err != nil {
 			panic(fmt.Sprintf("make the tables: %v", err)) // constant schema
 		}
@@ -56,6 +56,9 @@ func (s *Store) Apply(index fleet.Index, c Command) Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	gen := s.cur.Load()
+	if c, ok := c.(SnapshotRestore); ok {
+		return s.replace(gen, index, c)
+	}
 	t := begin(gen.db, index)
 	res := t.apply(c)
 	res.Index = index

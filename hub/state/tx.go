@@ -37,6 +37,8 @@ type tx struct {
 	windows      working[windowRow]
 	scheduling   working[fleet.SchedulerConfiguration]
 	namespaces   working[fleet.Namespace]
+	parts        working[partRow]
+	restored     working[restoredRow]
 
 	specBytes map[string]int // size of the specification that the entry registers, by its hash
 }
@@ -63,6 +65,8 @@ func begin(db *memdb.MemDB, index fleet.Index) *tx {
 	t.windows.table = tableWindow
 	t.scheduling.table = tableScheduler
 	t.namespaces.table = tableNamespaces
+	t.parts.table = tableParts
+	t.restored.table = tableRestored
 	return t
 }
 
@@ -161,6 +165,8 @@ func (t *tx) writeAll(out *memdb.Txn) {
 	t.windows.write(out)
 	t.scheduling.write(out)
 	t.namespaces.write(out)
+	t.parts.write(out)
+	t.restored.write(out)
 }
 
 // refused is a command that leaves the state alone.

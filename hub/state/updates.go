@@ -165,7 +165,9 @@ func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
 			a.TaskStates = ownStates(a.TaskStates, len(about))
 			entries := make([]historyEntry, 0, len(about))
 			for _, i := range about {
-				report(&a.Alloc, &f.transitions[i], w.now)
+				if ends := f.transitions[i].ClientStatus; !a.over || ends == fleet.ClientComplete || ends == fleet.ClientFailed {
+					report(&a.Alloc, &f.transitions[i], w.now)
+				}
 				t.reportHealth(&a.Alloc, &f.transitions[i], w.now)
 				entries = append(entries, t.rowEntry(f, i, offline[i]))
 			}

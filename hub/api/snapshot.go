@@ -1,0 +1,124 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// saveSnapshot serves the whole state as a file that checks itself.
+func (a *API) saveSnapshot(w http.ResponseWriter, r *http.Request) {
+	q, err := parseQuery(r)
+	if err == nil && !q.stale {
+		err = a.cfg.Cluster.CatchUp(r.Context())
+	}
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	v := a.cfg.State.View()
+	if err := a.sendSnapshot(w, v); err != nil {
+		a.cfg.Log.Warn("snapshot not served", "error", err)
+	}
+}
+
+// sendSnapshot writes the snapshot to a file first: its digest goes before it.
+func (a *API) sendSnapshot(w http.ResponseWriter, v *state.View) (err error) {
+	f, err := os.CreateTemp("", "skerry-snapshot-")
+	if err != nil {
+		err = fmt.Errorf("save a snapshot: %w", err)
+		a.fail(w, err)
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	sum := sha256.New()
+	size := int64(0)
+	if err = v.Persist(io.MultiWriter(f, sum)); err == nil {
+		size, err = f.Seek(0, io.SeekCurrent)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		a.fail(w, err)
+		return err
+	}
+	a.header(w, v.Index())
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Length", strconv.FormatInt(size, 10))
+	h.Set("Digest", "sha-256="+base64.StdEncoding.EncodeToString(sum.Sum(nil)))
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// RestoreAnswer tells of a snapshot that was restored.
+type RestoreAnswer struct {
+	Index       fleet.Index // of the entry that restored it
+	RestoredTo  fleet.Index // the entry that it was taken at
+	Jobs, Nodes int         // in the state that was restored
+}
+
+// restoreSnapshot replaces the state by the snapshot in the request's body. All of it
+// is tried out aside first, so that what cannot be restored is refused before
+// anything is changed.
+func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, err error) {
+	f, err := os.CreateTemp("", "skerry-restore-")
+	if err != nil {
+		return nil, 0, fmt.Errorf("restore a snapshot: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	sum := sha256.New()
+	size, err := io.Copy(io.MultiWriter(f, sum), io.LimitReader(r.Body, state.MaxSnapshot+1))
+	switch {
+	case err != nil:
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it was cut short after %d bytes: %v; nothing was changed", size, err)
+	case size > state.MaxSnapshot:
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it is larger than %d MiB; nothing was changed", state.MaxSnapshot>>20).
+			WithHint("put back the data directories of all hubs")
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	var done RestoreAnswer
+	if _, err = f.Seek(0, io.SeekStart); err == nil {
+		done, err = a.rehearse(f)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, a.cfg.State.View().Index(), err
+	}
+	if done.Index, err = a.cfg.Cluster.Restore(r.Context(), f, size, sum.Sum(nil)); err != nil {
+		return nil, a.cfg.State.View().Index(), err
+	}
+	a.cfg.Log.Warn("a snapshot was restored", "entry", done.Index, "restored_to", done.RestoredTo, "bytes", size)
+	return done, done.Index, nil
+}
+
+// rehearse tries a snapshot out.
+func (a *API) rehearse(f io.Reader) (RestoreAnswer, error) {
+	v, err := a.cfg.State.View().Rehearse(f, time.Now().UnixNano())
+	if err != nil {
+		e := fleet.AsError(err)
+		return RestoreAnswer{}, fleet.Errorf(e.Code, "%s; nothing was changed", e.Message).WithHint("%s", e.Hint)
+	}
+	done := RestoreAnswer{RestoredTo: v.Restored().From}
+	for range v.Jobs("*", "") {
+		done.Jobs++
+	}
+	for range v.Nodes("") {
+		done.Nodes++
+	}
+	return done, nil
+}

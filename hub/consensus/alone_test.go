@@ -1,0 +1,80 @@
+package consensus_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"skerry/fleet"
+	"skerry/hub/consensus"
+	"skerry/hub/state"
+)
+
+// called is a context that tells when it is first looked at: Decide has noted by
+// then on what it decides.
+type called struct {
+	context.Context
+	once chan struct{}
+}
+
+func (c called) Done() <-chan struct{} {
+	select {
+	case c.once <- struct{}{}:
+	default:
+	}
+	return c.Context.Done()
+}
+
+// A command that goes alone comes behind all that was given to raft before it. What
+// was decided before it, and waits, is refused; what is decided behind it is taken.
+func TestWhatWasDecidedBeforeACommandThatGoesAlone(t *testing.T) {
+	reached, hold := make(chan struct{}), make(chan struct{})
+	c := newCluster(t, func(cfg *consensus.Config) {
+		cfg.Applied = func(a consensus.Applied) {
+			if p, ok := a.Command.(state.Pool); ok && p.Pool.Name == "hold" {
+				close(reached)
+				<-hold
+			}
+		}
+	})
+	one := c.mustStart("one", "", true)
+	one.mustApply(t, "a")
+	type answer struct {
+		index fleet.Index
+		err   error
+	}
+	give := func(f func(context.Context, state.Command) (state.Result, error), ctx context.Context, name string) <-chan answer {
+		out := make(chan answer, 1)
+		go func() {
+			res, err := f(ctx, pool(name))
+			out <- answer{res.Index, err}
+		}()
+		return out
+	}
+	before := give(one.Decide, t.Context(), "hold")
+	<-reached
+	alone := give(one.Alone, t.Context(), "alone")
+	mustSoon(t, func() error {
+		if !one.AloneWaits() {
+			return errors.New("it does not wait for what is being applied")
+		}
+		return nil
+	})
+	seen := called{t.Context(), make(chan struct{}, 1)}
+	decided := give(one.Decide, seen, "decided")
+	<-seen.once
+	close(hold)
+	first, second := <-before, <-alone
+	if first.err != nil || second.err != nil || second.index <= first.index {
+		t.Fatalf("what was given before is %+v, what goes alone %+v", first, second)
+	}
+	if got := <-decided; fleet.CodeOf(got.err) != fleet.CodeNotLeader {
+		t.Errorf("what was decided before, on another state: %+v", got)
+	}
+	if got := <-give(one.Decide, t.Context(), "after"); got.err != nil || got.index <= second.index {
+		t.Errorf("what was decided after: %+v", got)
+	}
+	if one.has("decided") {
+		t.Error("it was applied nevertheless")
+	}
+}

@@ -1,0 +1,245 @@
+package state
+
+import (
+	"fmt"
+	"time"
+
+	"skerry/fleet"
+)
+
+// What a restore does not wind back. A snapshot says what was wanted; who belongs
+// to the cluster and what has happened out there are not undone by reading a file:
+//
+//   - The cluster's identity, its hubs, join tokens and certificates stay as they are,
+//     and so does a node that enrolled since.
+//   - Indexes go on: the restore is an entry like any other, later than all that the
+//     forgotten time has told anybody.
+//   - Epochs go on: every node's is beyond the one that it had, so no session of
+//     the forgotten time can say anything more. What edges count themselves (sessions)
+//     and who was refused as a copy stay, too.
+//   - A node that may be connected is initializing until its edge has come with a new
+//     session and its history is in: it takes no work, what runs there is left alone, and
+//     where it stays away the ordinary deadline makes it disconnected. Its journal is
+//     read again from where the snapshot has it; the edge still holds those rows, or says
+//     what they came to.
+//   - What had ended stays ended, also where its edge has forgotten it by now: it is
+//     never told to run it again.
+//   - What was placed since for a job that the snapshot has stays placed, in whichever
+//     version: the job would be placed once more beside it. By the restored job it is
+//     kept, updated or stopped, as after any change of a job. What was placed for a job
+//     that the snapshot does not have is not known any more; its edge keeps it (see
+//     fleet.Node.Orphans).
+//   - A periodic time that was launched is not launched again.
+//   - A deployment's deadline begins anew: nobody watched it meanwhile.
+//
+// Events of before are let go, so that every stream learns that it missed something.
+func (t *tx) rewind(old *View, from fleet.Index, c SnapshotRestore) {
+	w := wake{seed: c.EvalSeed, now: c.Now}
+	t.keepMembers(old)
+	t.noteRestore(from, c.Now)
+	rewound := t.rewindNodes(old, from, c.Now)
+	t.keepEnded(old, &w)
+	t.keepPlaced(old, rewound, &w)
+	t.keepLaunched(old)
+	t.rewindDeployments(c.Now)
+	t.rewindEvals()
+	t.dropParts()
+	t.forgetEvents()
+	for m := range scan[metaRow](t.base, tableMeta, indexID, nil) {
+		t.bump(m.name)
+	}
+	t.wakeJobs(&w)
+}
+
+// keepMembers has who belongs to the cluster as it is.
+func (t *tx) keepMembers(old *View) {
+	instead(t, old, &t.clusters, func(*clusterRow) []byte { return key(tableCluster) })
+	instead(t, old, &t.hubs, func(r *HubAddr) []byte { return key(string(r.ID)) })
+	instead(t, old, &t.tokens, func(r *JoinToken) []byte { return key(r.ID) })
+	instead(t, old, &t.certificates, func(r *Certificate) []byte { return key(r.Serial) })
+}
+
+// instead puts the rows that a table has in old in place of its own.
+func instead[R any](t *tx, old *View, w *working[R], id func(*R) []byte) {
+	for r := range scan[R](t.base, w.table, indexID, nil) {
+		w.remove(id(r))
+	}
+	for r := range scan[R](old.txn, w.table, indexID, nil) {
+		w.put(id(r), r)
+	}
+}
+
+// noteRestore notes which entries are forgotten. What those of the snapshot knew of
+// earlier restores goes on: it is their state that goes on.
+func (t *tx) noteRestore(from fleet.Index, now int64) {
+	row := &restoredRow{Restored: Restored{Index: t.index, From: from, Time: now}}
+	if r := t.restored.at(t, key(tableRestored)); r != nil {
+		row.Forgotten = append(row.Forgotten, r.Forgotten...)
+	}
+	row.Forgotten = append(row.Forgotten, span{from, t.index})
+	if n := len(row.Forgotten); n > maxForgotten { // one span for several forgets more, which is the safe side
+		row.Forgotten = append([]span{{row.Forgotten[0].From, row.Forgotten[n-maxForgotten].To}}, row.Forgotten[n-maxForgotten+1:]...)
+	}
+	t.restored.put(key(tableRestored), row)
+}
+
+func (v *View) lastRestore() (*restoredRow, bool) {
+	return one[restoredRow](&View{txn: v.txn}, tableRestored, key(tableRestored))
+}
+
+// rewindNodes closes all sessions, and has nodes wait for their edges. It returns those
+// whose journals are read again.
+func (t *tx) rewindNodes(old *View, from fleet.Index, now int64) (rewound map[fleet.NodeID]bool) {
+	rewound = map[fleet.NodeID]bool{}
+	for r := range scan[nodeRow](t.base, tableNodes, indexID, nil) {
+		n := t.node(r.ID)
+		rewound[r.ID] = true
+		connected := !isAway(n.Status)
+		if live, known := one[nodeRow](&View{txn: old.txn}, tableNodes, key(string(r.ID))); known {
+			n.Epoch, n.Session = max(n.Epoch, live.Epoch), max(n.Session, live.Session)
+			n.Instance, n.BootID, n.Hub, n.Address = live.Instance, live.BootID, live.Hub, live.Address
+			n.Fenced, n.fenced = live.Fenced, live.fenced
+			connected = connected || !isAway(live.Status)
+		}
+		t.markAllocs(n, eventRestored, restoredTo(from), now)
+		t.await(n, connected, from, now)
+	}
+	for r := range scan[nodeRow](old.txn, tableNodes, indexID, nil) {
+		if rewound[r.ID] {
+			continue
+		}
+		n := *r
+		n.history = n.history.own()
+		t.nodes.put(key(string(n.ID)), &n)
+		t.ensurePool(n.NodePool)
+		t.await(&n, !isAway(n.Status), from, now)
+	}
+	return rewound
+}
+
+const eventRestored = "cluster restored"
+
+func restoredTo(from fleet.Index) string {
+	return fmt.Sprintf("the cluster was restored to entry %d", from)
+}
+
+// await has a node that may be connected wait for a new session of its edge.
+func (t *tx) await(n *nodeRow, connected bool, from fleet.Index, now int64) {
+	if n.Epoch > 0 { // one that never had a session waits for nothing
+		n.Epoch++
+	}
+	t.nodeMark(n, eventRestored, restoredTo(from), now)
+	t.nodeChanged(n)
+	if connected {
+		n.opened, n.DisconnectedAt = t.index, 0
+		t.become(n, fleet.NodeInitializing, restoredTo(from)+": waiting for its edge", now)
+	}
+}
+
+// keepEnded has what the cluster saw end stay ended. An allocation that is gone from
+// the state had ended, too, if the state ever knew it: nothing else is collected.
+func (t *tx) keepEnded(old *View, w *wake) {
+	since, _ := old.lastRestore()
+	for r := range scan[allocRow](t.base, tableAllocs, indexID, nil) {
+		if r.EndedOnEdge() || r.ClientTerminal() {
+			continue
+		}
+		live, known := one[allocRow](&View{txn: old.txn}, tableAllocs, key(string(r.ID)))
+		switch {
+		case known && live.EndedOnEdge():
+			t.changeAlloc(r.ID, w.now, func(a *allocRow) {
+				a.ReportedStatus, a.ClientStatus, a.ClientDescription = live.ReportedStatus, live.ReportedStatus, live.ClientDescription
+				a.TaskStates, a.over = live.TaskStates, true
+				a.history.add(t.allocMark(a, "ended before the restore", live.ClientDescription, w.now))
+			})
+		case !known && since.knew(r.CreateIndex):
+			const gone = "ended before the cluster was restored, and its record was collected"
+			t.changeAlloc(r.ID, w.now, func(a *allocRow) {
+				a.ReportedStatus, a.ClientStatus, a.ClientDescription = fleet.ClientComplete, fleet.ClientComplete, gone
+				a.over = true
+				a.history.add(t.allocMark(a, "ended before the restore", gone, w.now))
+			})
+		default:
+			continue
+		}
+		w.want(r.Namespace, r.JobID, fleet.TriggerRetryFailedAlloc, nil)
+	}
+}
+
+// keepPlaced has what was placed since stay placed, for jobs that the snapshot has. What
+// its edge said of it comes again where the node's journal is read again.
+func (t *tx) keepPlaced(old *View, rewound map[fleet.NodeID]bool, w *wake) {
+	for r := range scan[allocRow](old.txn, tableAllocs, indexID, nil) {
+		job := t.jobs.at(t, jobKeyOf(r.Namespace, r.JobID))
+		if t.alloc(r.ID) != nil || job == nil || job.job.CreateIndex != r.Job.CreateIndex ||
+			t.nodes.at(t, key(string(r.NodeID))) == nil && !r.ClientTerminal() {
+			continue
+		}
+		a := *r
+		a.ModifyIndex, a.ModifyTime, a.over = t.index, w.now, r.EndedOnEdge()
+		if a.FollowupEvalID != "" && t.evals.at(t, key(string(a.FollowupEvalID))) == nil {
+			a.FollowupEvalID = ""
+		}
+		if a.history = a.history.own(); rewound[r.NodeID] {
+			a.history = history{}
+		}
+		a.history.add(t.allocMark(&a, "kept over a restore", "it was placed after the snapshot", w.now))
+		t.allocs.put(key(string(a.ID)), &a)
+		t.refer(a.Job, 1)
+		t.count(nil, &a.Alloc)
+		t.tally(nil, &a.Alloc)
+		t.hears(a.NodeID)
+		w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, nil)
+	}
+}
+
+// keepLaunched has no periodic time launched twice.
+func (t *tx) keepLaunched(old *View) {
+	for r := range scan[jobRow](t.base, tableJobs, indexID, nil) {
+		k := jobRowKey(r)
+		live, known := one[jobRow](&View{txn: old.txn}, tableJobs, k)
+		if known && live.job.CreateIndex == r.job.CreateIndex && live.launched > r.launched {
+			next := *t.jobs.at(t, k)
+			next.launched = live.launched
+			t.jobs.put(k, &next)
+		}
+	}
+}
+
+// rewindDeployments gives those that go on their time anew.
+func (t *tx) rewindDeployments(now int64) {
+	for r := range scan[deploymentRow](t.base, tableDeployments, indexID, nil) {
+		if !r.Active() {
+			continue
+		}
+		d := t.ownDeployment(r.ID)
+		for name, g := range d.TaskGroups {
+			if by := time.Unix(0, now).Add(g.ProgressDeadline).UTC(); !g.RequireProgressBy.IsZero() && by.After(g.RequireProgressBy) {
+				g.RequireProgressBy = by
+				d.TaskGroups[name] = g
+			}
+		}
+		t.deploymentChanged(d, now)
+	}
+}
+
+// rewindEvals has workers wait for the restored state before they look: theirs may
+// be of before, and has indexes beyond the snapshot's.
+func (t *tx) rewindEvals() {
+	for e := range scan[fleet.Evaluation](t.base, tableEvals, indexID, nil) {
+		if e.Terminal() {
+			continue
+		}
+		next := *e
+		next.ModifyIndex = t.index
+		t.evals.put(key(string(e.ID)), &next)
+	}
+}
+
+// forgetEvents begins the window of events anew, behind all that anybody has seen.
+func (t *tx) forgetEvents() {
+	for e := range scan[eventsRow](t.base, tableEvents, indexID, nil) {
+		t.happened.remove(entryKey(e.index))
+	}
+	t.windows.put(key(tableWindow), &windowRow{floor: t.index - 1})
+}
