@@ -24,6 +24,8 @@ const (
 	methodApply   = "raft.apply"     // an encoded command; gives an encoded Result
 	methodCatchUp = "raft.catchup"   // nothing; gives the index to reach
 	methodJoin    = "hub.join"       // a consensus.Peer; gives the index of the change
+	methodRemove  = "hub.remove"     // a hub's id
+	methodLead    = "hub.lead"       // the id of the hub that shall lead, or none
 	methodDequeue = "eval.dequeue"   // job types; gives a broker.Delivery
 	methodAck     = "eval.ack"       // a delivered
 	methodNack    = "eval.nack"      // a delivered
@@ -68,6 +70,12 @@ func (h *Hub) serveCalls() {
 		return h.node.ReadIndex(ctx)
 	}))
 	p.Handle(methodJoin, answers(h.joinFor))
+	p.Handle(methodRemove, answers(func(ctx context.Context, _ string, id fleet.HubID) (struct{}, error) {
+		return struct{}{}, h.node.Remove(ctx, id)
+	}))
+	p.Handle(methodLead, answers(func(ctx context.Context, _ string, id fleet.HubID) (struct{}, error) {
+		return struct{}{}, h.node.Transfer(ctx, id)
+	}))
 	p.Handle(methodDequeue, answers(func(ctx context.Context, from string, types []string) (broker.Delivery, error) {
 		return handOut(ctx, h.broker, fleet.HubID(from), types)
 	}))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 
@@ -19,7 +20,7 @@ func operatorCommand(o *operator) *cobra.Command {
 		return c
 	}
 	return group("operator", "Look after the hubs themselves",
-		group("raft", "Show how the hubs agree", raftPeers(o)),
+		group("raft", "Show and change how the hubs agree", raftPeers(o), raftTransfer(o), raftRemove(o)),
 		group("autopilot", "Show how the hubs are", autopilotHealth(o)),
 		group("scheduler", "Show and change how jobs are scheduled", schedulerGet(o), schedulerSet(o)),
 		group("snapshot", "Save the cluster's state, look at what was saved, and restore it", snapshotSave(o), snapshotRestore(o), snapshotInspect(o)),
@@ -51,6 +52,62 @@ func raftPeers(o *operator) *cobra.Command {
 			return t.Write(cmd.OutOrStdout())
 		},
 	}
+}
+
+func raftTransfer(o *operator) *cobra.Command {
+	q := url.Values{}
+	c := &cobra.Command{
+		Use: "transfer-leadership", Short: "Have another hub lead, or one that is named", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var done struct{ From, To fleet.HubID }
+			if err := o.change(cmd, http.MethodPut, "/v1/operator/raft/transfer-leadership", q, &done); err != nil {
+				return err
+			}
+			to := "another hub"
+			if done.To != "" {
+				to = "hub " + string(done.To)
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Hub %s hands the lead over to %s\n", done.From, to)
+			return err
+		},
+	}
+	hubFlags(c, q)
+	return c
+}
+
+func raftRemove(o *operator) *cobra.Command {
+	q := url.Values{}
+	c := &cobra.Command{
+		Use: "remove-peer", Short: "Take the vote of a hub that is gone for good", Args: cobra.NoArgs,
+		Long: "Take the vote of a hub that is gone for good. Stop it first: one that starts again joins again.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var done struct{}
+			if err := o.change(cmd, http.MethodDelete, "/v1/operator/raft/peer", q, &done); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Hub %s%s is removed\n", q.Get("id"), q.Get("address"))
+			return err
+		},
+	}
+	hubFlags(c, q)
+	return c
+}
+
+// hubFlags name a hub in a request's parameters.
+func hubFlags(c *cobra.Command, q url.Values) {
+	set := func(key string) func(string) error {
+		return func(s string) error { q.Set(key, s); return nil }
+	}
+	c.Flags().Func("peer-id", "the hub's `id`", set("id"))
+	c.Flags().Func("peer-address", "or its `address`, as list-peers shows it", set("address"))
+}
+
+func (o *operator) change(cmd *cobra.Command, method, path string, q url.Values, out any) error {
+	hub, err := o.client()
+	if err != nil {
+		return err
+	}
+	return hub.Write(cmd.Context(), method, path+"?"+q.Encode(), nil, out)
 }
 
 // read reads from the hub.

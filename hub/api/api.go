@@ -57,6 +57,10 @@ type Cluster interface {
 	// Peers are the hubs of the newest Raft configuration that this one knows, and
 	// how far its own log goes.
 	Peers() ([]Peer, fleet.Index, error)
+	// RemovePeer puts a hub out of the Raft configuration and of those that edges dial.
+	RemovePeer(ctx context.Context, hub fleet.HubID) error
+	// TransferLead has another hub lead: that one, or with none whichever is furthest.
+	TransferLead(ctx context.Context, hub fleet.HubID) error
 	// Standing asks a hub how far it is.
 	Standing(ctx context.Context, hub fleet.HubID) (Standing, error)
 	// Restore replaces the state by a snapshot of size bytes with the SHA-256 sum, on

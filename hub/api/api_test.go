@@ -30,6 +30,7 @@ type hub struct {
 	leader    fleet.HubID
 	logs      string
 	collected int
+	removed   []fleet.HubID
 	files     func(syncproto.Request) (io.ReadCloser, error)
 	talk      func(context.Context, syncproto.Request) (io.ReadWriteCloser, error)
 	then      state.Command // committed right behind the next command, by somebody else
@@ -78,6 +79,16 @@ func (h *hub) Restore(ctx context.Context, snapshot io.Reader, size int64, sum [
 	}
 	res, err := h.Apply(ctx, state.SnapshotRestore{Restore: "r", Size: size, Sum: sum, EvalSeed: "s", Now: 9})
 	return res.Index, res.Failure(err)
+}
+
+func (h *hub) RemovePeer(_ context.Context, id fleet.HubID) error {
+	h.removed = append(h.removed, id)
+	return nil
+}
+
+func (h *hub) TransferLead(_ context.Context, id fleet.HubID) error {
+	h.leader = id
+	return nil
 }
 
 func (h *hub) Peers() ([]api.Peer, fleet.Index, error) {

@@ -9,6 +9,8 @@ import (
 
 func (a *API) operatorRoutes() {
 	a.mux.HandleFunc("GET /v1/operator/raft/configuration", a.raftConfiguration)
+	a.mux.HandleFunc("DELETE /v1/operator/raft/peer", a.write(a.removePeer))
+	a.put("/v1/operator/raft/transfer-leadership", a.write(a.transferLead))
 	a.mux.HandleFunc("GET /v1/operator/autopilot/health", a.autopilotHealth)
 	a.mux.HandleFunc("GET /v1/operator/snapshot", a.saveSnapshot)
 	a.put("/v1/operator/snapshot", a.write(a.restoreSnapshot))
@@ -55,6 +57,55 @@ func (a *API) raftConfiguration(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	a.send(w, r, answer)
+}
+
+// named is the hub that a request names, by id or by its address.
+func (a *API) named(r *http.Request) (fleet.HubID, error) {
+	p := r.URL.Query()
+	id, addr := fleet.HubID(p.Get("id")), p.Get("address")
+	if id != "" && addr != "" {
+		return "", fleet.Errorf(fleet.CodeInvalid, "find hub %s: it is named by id and by address", id).WithHint("give one of them")
+	}
+	if id == "" && addr == "" {
+		return "", nil
+	}
+	peers, _, err := a.cfg.Cluster.Peers()
+	if err != nil {
+		return "", err
+	}
+	for _, p := range peers {
+		if p.ID == id || p.Addr == addr {
+			return p.ID, nil
+		}
+	}
+	return "", fleet.Errorf(fleet.CodeNotFound, "find hub %s%s: the log is replicated to no such hub", id, addr).
+		WithHint("see `skerry operator raft list-peers`")
+}
+
+func (a *API) removePeer(r *http.Request) (answer any, index fleet.Index, err error) {
+	id, err := a.named(r)
+	if err == nil && id == "" {
+		err = fleet.Errorf(fleet.CodeInvalid, "remove a hub: none is named").WithHint("give its id")
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if leader, _ := a.cfg.Cluster.Leader(); leader == id {
+		return nil, 0, fleet.Errorf(fleet.CodeConflict, "remove hub %s: it leads", id).
+			WithHint("have another one lead first: `skerry operator raft transfer-leadership`")
+	}
+	err = a.cfg.Cluster.RemovePeer(r.Context(), id)
+	return struct{}{}, a.cfg.State.View().Index(), err
+}
+
+func (a *API) transferLead(r *http.Request) (answer any, index fleet.Index, err error) {
+	id, err := a.named(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	from, _ := a.cfg.Cluster.Leader()
+	err = a.cfg.Cluster.TransferLead(r.Context(), id)
+	return struct{ From, To fleet.HubID }{from, id}, a.cfg.State.View().Index(), err
 }
 
 // maxTrailing is how many entries a healthy hub may be behind this one.

@@ -1,0 +1,38 @@
+package api_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"skerry/fleet"
+)
+
+// Nomad's client takes a vote and hands the lead over, by id and by address.
+func TestVotersAreChanged(t *testing.T) {
+	h, _, c := mustServe(t)
+	op := c.Operator()
+	for _, bad := range []struct {
+		do   func() error
+		says string
+	}{
+		{func() error { return op.RaftRemovePeerByID("hub9", nil) }, "no such hub"},
+		{func() error { return op.RaftRemovePeerByID("", nil) }, "none is named"},
+		{func() error { return op.RaftRemovePeerByID("hub1", nil) }, "it leads"},
+		{func() error { return op.RaftTransferLeadershipByID("hub9", nil) }, "no such hub"},
+		{func() error { return op.RaftTransferLeadershipByAddress("127.0.0.9:1", nil) }, "no such hub"},
+	} {
+		if err := bad.do(); err == nil || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("%v, want %q", err, bad.says)
+		}
+	}
+	if err := op.RaftTransferLeadershipByAddress("127.0.0.2:4647", nil); err != nil || h.leader != "hub2" {
+		t.Errorf("hub %s leads: %v", h.leader, err)
+	}
+	if err := op.RaftTransferLeadershipByID("hub1", nil); err != nil || h.leader != "hub1" {
+		t.Errorf("hub %s leads: %v", h.leader, err)
+	}
+	if err := op.RaftRemovePeerByID("hub2", nil); err != nil || !slices.Equal(h.removed, []fleet.HubID{"hub2"}) {
+		t.Errorf("removed %v: %v", h.removed, err)
+	}
+}
