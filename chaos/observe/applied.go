@@ -27,7 +27,8 @@ var kinds = map[state.Kind]string{
 	state.KindJobDispatch: "job_dispatch", state.KindDeploymentStatus: "deployment_status",
 	state.KindDeploymentPromote: "deployment_promote", state.KindAllocHealth: "alloc_health",
 	state.KindDeploymentDelete: "deployment_delete", state.KindSchedulerConfig: "scheduler_config",
-	state.KindJobStable: "job_stable",
+	state.KindJobStable: "job_stable", state.KindSnapshotPart: "snapshot_part", state.KindSnapshotRestore: "snapshot_restore",
+	state.KindSnapshotDrop: "snapshot_drop",
 }
 
 // Applied is a command that a hub applied. effects says whether what it did is

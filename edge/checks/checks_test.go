@@ -55,15 +55,20 @@ func (s *site) dial(_ context.Context, _, address string) (net.Conn, error) {
 		return nil, errors.New("connection refused")
 	}
 	ours, theirs := net.Pipe()
-	if s.secure != nil {
-		theirs = tls.Server(theirs, s.secure)
-	}
-	go s.serve(theirs, address, status)
+	go func() {
+		// Without a TLS alert: the client may be about to say one as well, and a pipe
+		// holds nothing that the other end does not read.
+		defer theirs.Close()
+		if s.secure != nil {
+			s.serve(tls.Server(theirs, s.secure), address, status)
+		} else {
+			s.serve(theirs, address, status)
+		}
+	}()
 	return ours, nil
 }
 
 func (s *site) serve(conn net.Conn, address string, status int) {
-	defer conn.Close()
 	req, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
 		return // a tcp check says nothing
