@@ -355,15 +355,16 @@ func (r *ranking) move(a *fleet.Alloc, delta int) {
 // rejectionsShown is of how many nodes a failure says what each of them lacks.
 const rejectionsShown = 5
 
-func (r *ranking) reject(n *fleet.Node, why string) {
+// reject notes why a node is left out, which is found out of those alone that are shown.
+func (r *ranking) reject(n *fleet.Node, why func() string) {
 	if len(r.metric.RejectedNodes) < rejectionsShown {
-		r.metric.RejectedNodes = append(r.metric.RejectedNodes, fleet.NodeRejection{NodeID: n.ID, NodeName: n.Name, Why: why})
+		r.metric.RejectedNodes = append(r.metric.RejectedNodes, fleet.NodeRejection{NodeID: n.ID, NodeName: n.Name, Why: why()})
 	}
 }
 
 // exhausted counts a node that has too little of something.
 func (r *ranking) exhausted(n *fleet.Node, short string) {
-	r.reject(n, r.lack(n, short))
+	r.reject(n, func() string { return r.lack(n, short) })
 	r.metric.NodesExhausted++
 	r.metric.DimensionExhausted = plus(r.metric.DimensionExhausted, short)
 	if n.NodeClass != "" {
@@ -372,7 +373,7 @@ func (r *ranking) exhausted(n *fleet.Node, short string) {
 }
 
 func (r *ranking) filtered(n *fleet.Node, why string) {
-	r.reject(n, unmet(n, why))
+	r.reject(n, func() string { return unmet(n, why) })
 	r.metric.NodesFiltered++
 	r.metric.ConstraintFiltered = plus(r.metric.ConstraintFiltered, why)
 	if n.NodeClass != "" {
