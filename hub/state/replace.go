@@ -167,6 +167,7 @@ func (v *View) rewound(r io.Reader, index fleet.Index, c SnapshotRestore) (gen *
 			gen, err = nil, fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it contradicts itself: %v", broken)
 		}
 	}()
+	old := &View{txn: v.txn} // remembers nothing
 	gen = newGeneration()
 	if err := restore(gen.db, &bounded{r: r, left: MaxSnapshot}, maxInflated); err != nil {
 		return nil, unusable("read", err)
@@ -175,11 +176,11 @@ func (v *View) rewound(r io.Reader, index fleet.Index, c SnapshotRestore) (gen *
 	if err := snapshot.Check(); err != nil {
 		return nil, unusable("check", err)
 	}
-	if err := v.mayBecome(snapshot); err != nil {
+	if err := old.mayBecome(snapshot); err != nil {
 		return nil, err
 	}
 	t := begin(gen.db, index)
-	t.rewind(v, snapshot.Index(), c)
+	t.rewind(old, snapshot.Index(), c)
 	t.commit(gen.db)
 	if err := (&View{txn: gen.db.Txn(false)}).Check(); err != nil {
 		return nil, unusable("go on from", err)

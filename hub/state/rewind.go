@@ -83,10 +83,6 @@ func (t *tx) noteRestore(from fleet.Index, now int64) {
 	t.restored.put(key(tableRestored), row)
 }
 
-func (v *View) lastRestore() (*restoredRow, bool) {
-	return one[restoredRow](&View{txn: v.txn}, tableRestored, key(tableRestored))
-}
-
 // rewindNodes closes all sessions, and has nodes wait for their edges. It returns those
 // whose journals are read again.
 func (t *tx) rewindNodes(old *View, from fleet.Index, now int64) (rewound map[fleet.NodeID]bool) {
@@ -95,7 +91,7 @@ func (t *tx) rewindNodes(old *View, from fleet.Index, now int64) (rewound map[fl
 		n := t.node(r.ID)
 		rewound[r.ID] = true
 		connected := !isAway(n.Status)
-		if live, known := one[nodeRow](&View{txn: old.txn}, tableNodes, key(string(r.ID))); known {
+		if live, known := one[nodeRow](old, tableNodes, key(string(r.ID))); known {
 			n.Epoch, n.Session = max(n.Epoch, live.Epoch), max(n.Session, live.Session)
 			n.Instance, n.BootID, n.Hub, n.Address = live.Instance, live.BootID, live.Hub, live.Address
 			n.Fenced, n.fenced = live.Fenced, live.fenced
@@ -139,12 +135,12 @@ func (t *tx) await(n *nodeRow, connected bool, from fleet.Index, now int64) {
 // keepEnded has what the cluster saw end stay ended. An allocation that is gone from
 // the state had ended, too, if the state ever knew it: nothing else is collected.
 func (t *tx) keepEnded(old *View, w *wake) {
-	since, _ := old.lastRestore()
+	since, _ := one[restoredRow](old, tableRestored, key(tableRestored))
 	for r := range scan[allocRow](t.base, tableAllocs, indexID, nil) {
 		if r.EndedOnEdge() || r.ClientTerminal() {
 			continue
 		}
-		live, known := one[allocRow](&View{txn: old.txn}, tableAllocs, key(string(r.ID)))
+		live, known := one[allocRow](old, tableAllocs, key(string(r.ID)))
 		switch {
 		case known && live.EndedOnEdge():
 			t.changeAlloc(r.ID, w.now, func(a *allocRow) {
@@ -197,7 +193,7 @@ func (t *tx) keepPlaced(old *View, rewound map[fleet.NodeID]bool, w *wake) {
 func (t *tx) keepLaunched(old *View) {
 	for r := range scan[jobRow](t.base, tableJobs, indexID, nil) {
 		k := jobRowKey(r)
-		live, known := one[jobRow](&View{txn: old.txn}, tableJobs, k)
+		live, known := one[jobRow](old, tableJobs, k)
 		if known && live.job.CreateIndex == r.job.CreateIndex && live.launched > r.launched {
 			next := *t.jobs.at(t, k)
 			next.launched = live.launched
