@@ -11,13 +11,14 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/api/contexts"
 
+	"skerry/chaos"
 	"skerry/chaos/cluster"
 )
 
-// TestNomadsClient drives a running cluster with Nomad's published Go client,
-// through a hub that does not lead: register, list, read, logs, stop, purge.
-func TestNomadsClient(t *testing.T) {
-	t.Parallel()
+// mustThreeHubs starts three hubs and two edges, and a client of Nomad's that asks a hub
+// which does not lead.
+func mustThreeHubs(t *testing.T) (chaos.Ground, *cluster.Cluster, *nomad.Client) {
+	t.Helper()
 	g, _ := mustGround(t)
 	c, err := cluster.Start(t.Context(), cluster.Config{
 		Dir: g.Dir, HubBinary: g.HubBinary, EdgeBinary: g.EdgeBinary, Net: g.Net, Hubs: 3, Edges: 2,
@@ -34,6 +35,14 @@ func TestNomadsClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return g, c, client
+}
+
+// TestNomadsClient drives a running cluster with Nomad's published Go client,
+// through a hub that does not lead: register, list, read, logs, stop, purge.
+func TestNomadsClient(t *testing.T) {
+	t.Parallel()
+	_, _, client := mustThreeHubs(t)
 	// On a machine that is busy an election may be going on.
 	mustBecome(t, "a leader is known", func() (string, error) {
 		leader, err := client.Status().Leader()
@@ -46,15 +55,7 @@ func TestNomadsClient(t *testing.T) {
 		peers, err := client.Status().Peers()
 		return missing(len(peers), 3), err
 	})
-	mustBecome(t, "two nodes are ready", func() (string, error) {
-		nodes, _, err := client.Nodes().List(nil)
-		for _, n := range nodes {
-			if n.Status != "ready" {
-				return n.Name + " is " + n.Status, err
-			}
-		}
-		return missing(len(nodes), 2), err
-	})
+	mustBecome(t, "two nodes are ready", func() (string, error) { return readyNodes(client, 2) })
 
 	task := nomad.NewTask("main", "raw_exec").SetConfig("command", "/bin/sh").
 		SetConfig("args", []string{"-c", "echo hello from $NOMAD_ALLOC_NAME; exec sleep 86400"})

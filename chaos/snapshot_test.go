@@ -19,22 +19,7 @@ import (
 // begun again or ended for it.
 func TestSnapshotOfThreeHubs(t *testing.T) {
 	t.Parallel()
-	g, _ := mustGround(t)
-	c, err := cluster.Start(t.Context(), cluster.Config{
-		Dir: g.Dir, HubBinary: g.HubBinary, EdgeBinary: g.EdgeBinary, Net: g.Net, Hubs: 3, Edges: 2,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	client, err := nomad.NewClient(&nomad.Config{Address: c.Hubs[2].URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g, c, client := mustThreeHubs(t)
 	mustBecome(t, "two nodes are ready", func() (string, error) { return readyNodes(client, 2) })
 	begun, open := filepath.Join(g.Dir, "begun"), filepath.Join(g.Dir, "open")
 	script := func(id, jobType string, count int, then string) {
