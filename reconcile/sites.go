@@ -29,7 +29,7 @@ func (s sites) count(m *member, site string) {
 	if !m.up() {
 		s.down[site]++
 	}
-	if m.absent || m.kind == frozen {
+	if m.kind == frozen || m.absent && m.kind != migrating { // what is replaced elsewhere is waited for there
 		s.gone[site]++
 	}
 }
