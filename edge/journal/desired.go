@@ -62,23 +62,18 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 			b.j.log.Warn("job body refused", "hash", body.Hash, "error", err)
 			continue // it stays missing, and the hub is told so
 		}
-		if err := b.db.exec("INSERT OR REPLACE INTO bodies (hash, job) VALUES (?, ?)", body.Hash, body.Job); err != nil {
+		if err := b.db.putBody(body.Hash, body.Job); err != nil {
 			return nil, err
 		}
 	}
 	for _, a := range d.Run {
-		held, _, err := b.held(a.ID)
+		held, err := b.held(a.ID)
 		if err != nil {
 			return nil, err
 		}
-		a.StopWindows = held.StopWindows
-		body, err := encode(a)
-		if err != nil {
-			return nil, fmt.Errorf("encode allocation %s: %w", a.ID, err)
-		}
-		const upsert = `INSERT INTO desired (alloc, body, job, stop, reason, mentioned) VALUES (?, ?, ?, 0, '', ?)
-			ON CONFLICT (alloc) DO UPDATE SET body = excluded.body, job = excluded.job, mentioned = excluded.mentioned`
-		if err := b.db.exec(upsert, string(a.ID), body, a.JobHash, int64(d.Index)); err != nil {
+		a.StopWindows = held.alloc.StopWindows
+		held.alloc, held.job, held.mentioned = a, a.JobHash, int64(d.Index)
+		if err := b.db.putDesired(held); err != nil {
 			return nil, err
 		}
 	}
@@ -97,49 +92,30 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 // that a run that comes late does not start it. The first reason stays, and a stop
 // that may begin at once does not wait for windows again.
 func (b *batch) stop(s syncproto.DesiredStop, mentioned fleet.Index) error {
-	held, stopped, err := b.held(s.ID)
+	held, err := b.held(s.ID)
 	if err != nil {
 		return err
 	}
 	reason := s.Reason
-	switch waited := len(held.StopWindows) > 0; {
-	case stopped && !waited:
-		reason, s.Windows = held.Reason, nil
-	case stopped && len(s.Windows) > 0:
-		reason = held.Reason
+	switch waited := len(held.alloc.StopWindows) > 0; {
+	case held.stop && !waited:
+		reason, s.Windows = held.reason, nil
+	case held.stop && len(s.Windows) > 0:
+		reason = held.reason
 	}
 	b.m.desired = nil
-	held.ID, held.StopWindows = s.ID, s.Windows
-	body, err := encode(held.DesiredAlloc)
-	if err != nil {
-		return fmt.Errorf("encode allocation %s: %w", s.ID, err)
-	}
-	const upsert = `INSERT INTO desired (alloc, body, job, stop, reason, mentioned) VALUES (?, ?, '', 1, ?, ?)
-		ON CONFLICT (alloc) DO UPDATE SET
-			body = excluded.body, reason = excluded.reason, mentioned = max(mentioned, excluded.mentioned), stop = 1`
-	return b.db.exec(upsert, string(s.ID), body, reason, int64(mentioned))
+	held.alloc.ID, held.alloc.StopWindows = s.ID, s.Windows
+	held.stop, held.reason, held.mentioned = true, reason, max(held.mentioned, int64(mentioned))
+	return b.db.putDesired(held)
 }
 
-// heldAlloc is an allocation as the journal holds it.
-type heldAlloc struct {
-	syncproto.DesiredAlloc
-	Reason string // of its stop
-}
-
-// held is an allocation as the journal holds it, and whether it is told to stop; nothing
-// where it is not held.
-func (b *batch) held(id fleet.AllocID) (a heldAlloc, stopped bool, err error) {
-	err = b.db.each("SELECT body, stop, reason FROM desired WHERE alloc = ?", []any{string(id)}, func(rows *sql.Rows) (bool, error) {
-		var body []byte
-		if err := rows.Scan(&body, &stopped, &a.Reason); err != nil {
-			return false, err
-		}
-		if err := decode(body, &a.DesiredAlloc); err != nil {
-			return false, damaged("desired state: %v", err)
-		}
-		return false, nil
+// held is an allocation as the journal holds it; nothing where it is not held.
+func (b *batch) held(id fleet.AllocID) (s storedDesired, err error) {
+	err = b.db.each(selectDesired+" WHERE alloc = ?", []any{string(id)}, func(rows *sql.Rows) (bool, error) {
+		s, err = scanDesired(rows)
+		return false, err
 	})
-	return a, stopped, err
+	return s, err
 }
 
 func (b *batch) missingBodies() (missing []string, err error) {
@@ -202,23 +178,18 @@ func (d *database) desired() (Desired, error) {
 		return Desired{}, err
 	}
 	want := Desired{Index: last.Index, Cluster: last.Cluster, Term: last.Term, Allocs: map[fleet.AllocID]DesiredAlloc{}}
-	err = d.each("SELECT body, stop, reason, mentioned FROM desired ORDER BY alloc", nil, func(rows *sql.Rows) (bool, error) {
-		var body []byte
-		var mentioned int64
-		var a DesiredAlloc
-		if err := rows.Scan(&body, &a.Stop, &a.StopReason, &mentioned); err != nil {
+	err = d.each(selectDesired+" ORDER BY alloc", nil, func(rows *sql.Rows) (bool, error) {
+		s, err := scanDesired(rows)
+		if err != nil {
 			return false, err
 		}
-		var stored syncproto.DesiredAlloc
-		if err := decode(body, &stored); err != nil {
-			return false, damaged("desired state: %v", err)
+		a := DesiredAlloc{
+			Alloc: allocOf(s.alloc, bodies[s.alloc.JobHash]), Stop: s.stop, StopReason: s.reason, Mentioned: fleet.Index(s.mentioned),
 		}
-		a.Mentioned = fleet.Index(mentioned)
-		a.Alloc = allocOf(stored, bodies[stored.JobHash])
-		for _, w := range stored.StopWindows {
+		for _, w := range s.alloc.StopWindows {
 			a.Windows = append(a.Windows, fleet.UpdateWindow(w))
 		}
-		want.Allocs[stored.ID] = a
+		want.Allocs[s.alloc.ID] = a
 		return true, nil
 	})
 	return want, err
@@ -226,17 +197,12 @@ func (d *database) desired() (Desired, error) {
 
 func (d *database) bodies() (map[string]*fleet.Job, error) {
 	bodies := map[string]*fleet.Job{}
-	err := d.each("SELECT hash, job FROM bodies WHERE hash IN (SELECT job FROM desired)", nil, func(rows *sql.Rows) (bool, error) {
-		var hash string
-		var b []byte
-		if err := rows.Scan(&hash, &b); err != nil {
+	err := d.each(selectBodies+" WHERE hash IN (SELECT job FROM desired)", nil, func(rows *sql.Rows) (bool, error) {
+		s, err := scanBody(rows)
+		if err != nil {
 			return false, err
 		}
-		job, err := syncproto.DecodeJob(b)
-		if err != nil {
-			return false, damaged("job body %s: %v", hash, err)
-		}
-		bodies[hash] = job
+		bodies[s.hash] = s.job
 		return true, nil
 	})
 	return bodies, err
@@ -345,7 +311,7 @@ func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string
 		if handle == nil {
 			return b.db.exec("DELETE FROM handles WHERE alloc = ? AND key = ?", string(alloc), key)
 		}
-		return b.db.exec("INSERT OR REPLACE INTO handles (alloc, key, handle) VALUES (?, ?, ?)", string(alloc), key, handle)
+		return b.db.putHandle(storedHandle{alloc: string(alloc), key: key, handle: handle})
 	}})
 }
 
@@ -353,14 +319,10 @@ func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string
 func (j *Journal) Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error) {
 	handles := map[string][]byte{}
 	err := j.do(ctx, &op{read: func(d *database) error {
-		return d.each("SELECT key, handle FROM handles WHERE alloc = ?", []any{string(alloc)}, func(rows *sql.Rows) (bool, error) {
-			var key string
-			var handle []byte
-			if err := rows.Scan(&key, &handle); err != nil {
-				return false, err
-			}
-			handles[key] = handle
-			return true, nil
+		return d.each(selectHandles+" WHERE alloc = ?", []any{string(alloc)}, func(rows *sql.Rows) (bool, error) {
+			h, err := scanHandle(rows)
+			handles[h.key] = h.handle
+			return true, err
 		})
 	}})
 	if err != nil {

@@ -11,18 +11,35 @@ import (
 
 // rewrite makes the database of this release's version anew. Those of older
 // versions are never made again.
-var rewrite = flag.Bool("rewrite", false, "write testdata/v1.db")
+var rewrite = flag.Bool("rewrite", false, "write testdata/v2.db")
 
-// TestDatabaseOfVersion1 opens a database as it was released, so that migrations
+// TestDatabasesOfVersions opens databases as they were released, so that migrations
 // cannot lose what one of that version held.
-func TestDatabaseOfVersion1(t *testing.T) {
-	golden := filepath.Join("testdata", "v1.db")
-	m := newMachine()
+func TestDatabasesOfVersions(t *testing.T) {
 	if *rewrite {
 		path := dbPath(t)
-		mustFill(t, m.config(path), 20, 5)
-		mustWrite(t, golden, mustRead(t, path))
+		mustFill(t, newMachine().config(path), 20, 5)
+		mustWrite(t, filepath.Join("testdata", "v2.db"), mustRead(t, path))
 	}
+	for _, version := range []string{"v1.db", "v2.db"} {
+		t.Run(version, func(t *testing.T) { opensAsReleased(t, filepath.Join("testdata", version)) })
+	}
+	t.Run("v1.db, damaged", func(t *testing.T) {
+		path := dbPath(t)
+		mustWrite(t, path, mustRead(t, filepath.Join("testdata", "v1.db")))
+		mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 12")
+		j := mustOpen(t, newMachine().config(path))
+		if q := mustQuarantine(t, j); q.Lost != 1 || q.Salvaged != 19 {
+			t.Errorf("quarantined: %+v", q)
+		}
+		if want, err := j.Desired(context.Background()); err != nil || len(want.Allocs) != 3 {
+			t.Errorf("desired: %+v, %v", want, err)
+		}
+	})
+}
+
+func opensAsReleased(t *testing.T, golden string) {
+	m := newMachine()
 	path := dbPath(t)
 	mustWrite(t, path, mustRead(t, golden))
 	j := mustOpen(t, m.config(path))

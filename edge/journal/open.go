@@ -106,6 +106,9 @@ func load(db *database) (memory, error) {
 	if _, err := db.desired(); err != nil {
 		return mem, err
 	}
+	if err := db.checkSums(); err != nil {
+		return mem, err
+	}
 	return mem, db.loadRows(&mem)
 }
 
@@ -128,18 +131,10 @@ func (d *database) checkPages() error {
 }
 
 func (d *database) loadStates(into map[fleet.AllocID]State) error {
-	return d.each("SELECT alloc, body FROM states", nil, func(rows *sql.Rows) (bool, error) {
-		var id string
-		var body []byte
-		if err := rows.Scan(&id, &body); err != nil {
-			return false, err
-		}
-		s, err := decodeState(body)
-		if err != nil {
-			return false, damaged("the state of %s: %v", id, err)
-		}
-		into[fleet.AllocID(id)] = s
-		return true, nil
+	return d.each(selectStates, nil, func(rows *sql.Rows) (bool, error) {
+		id, s, err := scanState(rows)
+		into[id] = s
+		return true, err
 	})
 }
 
@@ -168,8 +163,8 @@ func (d *database) loadRows(mem *memory) error {
 	}
 	var last row
 	err = d.eachRow(from, func(r row) (bool, error) {
-		if !bytes.Equal(r.hash, syncproto.ChainHash(prev, r.body)) {
-			return false, damaged("row %d does not fit the chain", r.seq)
+		if err := r.fits(prev); err != nil {
+			return false, err
 		}
 		prev, last = r.hash, r
 		return true, nil
@@ -307,5 +302,5 @@ func (r row) fits(prev []byte) error {
 	if !bytes.Equal(r.hash, syncproto.ChainHash(prev, r.body)) {
 		return damaged("row %d does not fit the chain", r.seq)
 	}
-	return nil
+	return r.unaltered()
 }

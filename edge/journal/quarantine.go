@@ -251,20 +251,20 @@ func (s *salvaged) follow(r row) {
 	}
 }
 
+// refillTables writes what some of may be there twice.
 func (d *database) refillTables(s salvaged) error {
-	for hash, job := range s.bodies {
-		if err := d.exec("INSERT INTO bodies (hash, job) VALUES (?, ?)", hash, job); err != nil {
+	for _, b := range s.bodies {
+		if err := d.putBody(b.hash, b.raw); err != nil {
 			return err
 		}
 	}
-	for _, r := range s.desired { // from either end: some may be there twice
-		if err := d.exec("INSERT OR REPLACE INTO desired (alloc, body, job, stop, reason, mentioned) VALUES (?, ?, ?, ?, ?, ?)",
-			r.alloc, r.body, r.job, r.stop, r.reason, r.mentioned); err != nil {
+	for _, a := range s.desired {
+		if err := d.putDesired(a); err != nil {
 			return err
 		}
 	}
 	for _, h := range s.handles {
-		if err := d.exec("INSERT OR REPLACE INTO handles (alloc, key, handle) VALUES (?, ?, ?)", h.alloc, h.key, h.handle); err != nil {
+		if err := d.putHandle(h); err != nil {
 			return err
 		}
 	}

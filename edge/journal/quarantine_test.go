@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"skerry/edge/journal"
 	"skerry/fleet"
@@ -168,72 +170,99 @@ func TestAlteredHashIsMended(t *testing.T) {
 	}
 }
 
-// TestAlteredValuesAreNoticed flips each bit of what is kept beside the rows, which
-// SQLite takes for another value: none is believed.
+// TestAlteredValuesAreNoticed flips bits of everything that is kept, which SQLite takes
+// for other values: none is believed.
 func TestAlteredValuesAreNoticed(t *testing.T) {
-	for _, where := range []struct{ table, column, id string }{
-		{"meta", "value", "key = 'link'"}, {"meta", "value", "key = 'mark'"}, {"meta", "value", "key = 'desired'"},
-		{"states", "body", "alloc = '" + string(allocID(0)) + "'"}, {"desired", "body", "alloc = '" + string(allocID(0)) + "'"},
+	alloc := " WHERE alloc = '" + string(allocID(0)) + "'"
+	stopped := " WHERE alloc = '" + string(allocID(2)) + "'"
+	for _, where := range []struct{ table, columns, which string }{
+		{"meta", "key value", " WHERE key = 'link'"}, {"meta", "key value", " WHERE key = 'mark'"},
+		{"meta", "key value", " WHERE key = 'desired'"}, {"meta", "key value", " WHERE key = 'version'"},
+		{"states", "alloc body", alloc}, {"desired", "alloc body job stop mentioned", alloc},
+		{"desired", "stop reason mentioned", stopped}, {"bodies", "hash job", ""}, {"handles", "alloc key handle", ""},
+		{"rows", "age hash body", " WHERE seq = 4"},
 	} {
-		t.Run(where.table+" "+where.id, func(t *testing.T) {
-			sound := dbPath(t)
-			m := newMachine()
-			mustFill(t, m.config(sound), 6, 2)
-			value := mustBlob(t, sound, fmt.Sprintf("SELECT %s FROM %s WHERE %s", where.column, where.table, where.id))
-			for bit := 0; bit < len(value)*8; bit += 5 {
-				altered := bytes.Clone(value)
-				altered[bit/8] ^= 1 << (bit % 8)
-				path := dbPath(t)
-				mustWrite(t, path, mustRead(t, sound))
-				mustAlter(t, path, fmt.Sprintf("UPDATE %s SET %s = x'%x' WHERE %s", where.table, where.column, altered, where.id))
-				j := mustOpen(t, m.config(path))
-				if len(j.Quarantined()) != 1 {
-					t.Fatalf("bit %d of %x is altered: nobody noticed", bit, value)
+		for _, column := range strings.Fields(where.columns) {
+			t.Run(where.table+" "+column+where.which, func(t *testing.T) {
+				sound := dbPath(t)
+				m := newMachine()
+				mustFill(t, m.config(sound), 6, 2)
+				altered := mustFlips(t, sound, fmt.Sprintf("SELECT %s FROM %s%s", column, where.table, where.which))
+				if len(altered) < 2 {
+					t.Fatalf("it is too short to be altered: %v", altered)
 				}
-				if h := j.Head(); h.Last != 6 {
-					t.Fatalf("bit %d of %x is altered: rows go up to %d", bit, value, h.Last)
+				for _, value := range altered {
+					path := dbPath(t)
+					mustWrite(t, path, mustRead(t, sound))
+					mustAlter(t, path, fmt.Sprintf("UPDATE %s SET %s = %s%s", where.table, column, value, where.which))
+					j := mustOpen(t, m.config(path))
+					if len(j.Quarantined()) != 1 {
+						t.Fatalf("it is altered to %s: nobody noticed", value)
+					}
+					if h := j.Head(); h.Last != 6 {
+						t.Fatalf("it is altered to %s: rows go up to %d", value, h.Last)
+					}
+					if l, err := j.Link(context.Background()); err != nil || l.Session != 0 && l.Session != 12 {
+						t.Fatalf("it is altered to %s: %+v, %v", value, l, err)
+					}
+					mustClose(t, j)
 				}
-				if l, err := j.Link(context.Background()); err != nil || l.Session != 0 && l.Session != 12 {
-					t.Fatalf("bit %d of %x is altered: %+v, %v", bit, value, l, err)
-				}
-				mustClose(t, j)
-			}
-		})
+			})
+		}
 	}
 }
 
-// TestALostLinkIsRebuiltFromRows has a damaged journal know from its rows whether the
-// link was gone: or the next loss would be told of twice, the next return not at all.
-func TestALostLinkIsRebuiltFromRows(t *testing.T) {
-	for kind, gone := range map[fleet.TransitionKind]bool{fleet.TransitionDisconnect: true, fleet.TransitionReconnect: false} {
-		path := dbPath(t)
-		m := newMachine()
-		j := mustOpen(t, m.config(path))
-		mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionDisconnect}, fleet.Transition{Kind: kind})
-		if err := j.PutLink(context.Background(), journal.Link{Session: 7, Disconnected: gone}); err != nil {
-			t.Fatal(err)
-		}
-		mustClose(t, j)
-		mustAlter(t, path, "UPDATE meta SET value = zeroblob(40) WHERE key = 'link'")
-		j = mustOpen(t, m.config(path))
-		if l, err := j.Link(context.Background()); err != nil || l.Disconnected != gone || l.Session != 0 {
-			t.Errorf("after a %s: %+v, %v", kind, l, err)
-		}
-		mustClose(t, j)
-	}
-}
-
-func mustBlob(t testing.TB, path, query string) (b []byte) {
+// mustFlips returns what a value may become if one of its bits flips, as SQL has it: for
+// some of its bits.
+func mustFlips(t testing.TB, path, query string) (altered []string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.QueryRow(query).Scan(&b); err != nil {
+	var value any
+	if err := db.QueryRow(query).Scan(&value); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
-	return b
+	flips := func(b []byte, format string) {
+		for bit := 0; bit < len(b)*8; bit += max(5, len(b)*8/9|1) {
+			b := bytes.Clone(b)
+			b[bit/8] ^= 1 << (bit % 8)
+			altered = append(altered, fmt.Sprintf(format, b))
+		}
+	}
+	switch v := value.(type) {
+	case int64:
+		for bit := 0; bit < 64; bit += 21 {
+			altered = append(altered, strconv.FormatInt(v^1<<bit, 10))
+		}
+	case string:
+		flips([]byte(v), "CAST(x'%x' AS TEXT)")
+	case []byte:
+		flips(v, "x'%x'")
+	}
+	return altered
+}
+
+// TestAnAlteredAgeIsMended: the time of the machine does not jump by what a bit did to a row.
+func TestAnAlteredAgeIsMended(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 6, 2)
+	said := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	j := mustOpen(t, m.config(path))
+	if err := j.Beat(context.Background(), said.UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, j)
+	mustAlter(t, path, fmt.Sprintf("UPDATE rows SET age = age + %d WHERE seq = 6", int64(1)<<60))
+	j = mustOpen(t, m.config(path))
+	if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 6 || j.Head().Lost != "" {
+		t.Fatalf("quarantined: %+v, head %+v", q, j.Head())
+	}
+	if since := time.Unix(0, j.TimeFloor()).Sub(said); since < 0 || since > time.Hour {
+		t.Fatalf("it takes a hub's word of just now for one of %v ago", since)
+	}
 }
 
 func TestLostStateIsRebuiltFromRows(t *testing.T) {
@@ -333,7 +362,7 @@ func TestSwapIsFinished(t *testing.T) {
 func TestNewerDatabaseIsLeftAlone(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.config(path), 3, 0)
-	mustAlter(t, path, "PRAGMA user_version = 2")
+	mustAlter(t, path, "PRAGMA user_version = 3; UPDATE meta SET value = x'03', sum = NULL WHERE key = 'version'")
 	before := mustRead(t, path)
 	_, err := journal.Open(m.config(path))
 	if fleet.CodeOf(err) != fleet.CodeVersion {
@@ -345,6 +374,18 @@ func TestNewerDatabaseIsLeftAlone(t *testing.T) {
 	if left, _ := filepath.Glob(path + ".damaged*"); len(left) != 0 {
 		t.Fatal("it was taken for damaged")
 	}
+}
+
+// TestAHeaderThatOnlySeemsNewer: a bit of the version flipped.
+func TestAHeaderThatOnlySeemsNewer(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 20, 5)
+	mustAlter(t, path, "PRAGMA user_version = 66")
+	j := mustOpen(t, m.config(path))
+	if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 20 || j.Head().Lost != "" {
+		t.Fatalf("quarantined: %+v, head %+v", q, j.Head())
+	}
+	mustReadAll(t, j)
 }
 
 func TestDirectoryThatIsNotThere(t *testing.T) {

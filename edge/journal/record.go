@@ -116,23 +116,32 @@ type row struct {
 	age  int64 // of the journal, ns
 	hash []byte
 	body []byte
+	sum  sql.NullInt64 // of what the chain does not guard, as it was read
 }
 
 func (d *database) putRow(r row) error {
-	_, err := d.stmtRow.ExecContext(background, int64(r.seq), r.age, r.hash, r.body)
+	_, err := d.stmtRow.ExecContext(background, int64(r.seq), r.age, r.hash, r.body, checksum(int64(r.seq), r.age))
 	return err
 }
 
+func scanRow(rows *sql.Rows) (r row, err error) {
+	var seq int64
+	err = rows.Scan(&seq, &r.age, &r.hash, &r.body, &r.sum)
+	r.seq = fleet.Seq(seq)
+	return r, err
+}
+
+// unaltered says what is wrong with what the chain does not guard.
+func (r row) unaltered() error { return unaltered(r.sum, "rows", int64(r.seq), r.age) }
+
 // eachRow calls visit for the rows from number from on, in order.
 func (d *database) eachRow(from fleet.Seq, visit func(row) (more bool, err error)) error {
-	return d.each("SELECT seq, age, hash, body FROM rows WHERE seq >= ? ORDER BY seq", []any{int64(from)},
+	return d.each("SELECT seq, age, hash, body, sum FROM rows WHERE seq >= ? ORDER BY seq", []any{int64(from)},
 		func(rows *sql.Rows) (bool, error) {
-			var r row
-			var seq int64
-			if err := rows.Scan(&seq, &r.age, &r.hash, &r.body); err != nil {
+			r, err := scanRow(rows)
+			if err != nil {
 				return false, err
 			}
-			r.seq = fleet.Seq(seq)
 			return visit(r)
 		})
 }

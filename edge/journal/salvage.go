@@ -3,6 +3,8 @@ package journal
 import (
 	"bytes"
 	"database/sql"
+	"errors"
+	"strings"
 
 	"skerry/fleet"
 	"skerry/syncproto"
@@ -20,25 +22,13 @@ type salvaged struct {
 	whole   bool  // the newest row was reached from the end
 	states  map[fleet.AllocID]State
 	desired []storedDesired
-	bodies  map[string][]byte
+	bodies  []storedBody
 	handles []storedHandle
-}
-
-type storedDesired struct {
-	alloc, job, reason string
-	body               []byte
-	stop               bool
-	mentioned          int64
-}
-
-type storedHandle struct {
-	alloc, key string
-	handle     []byte
 }
 
 // salvage reads what it can: every table for itself, and rows from both ends.
 func salvage(path string) salvaged {
-	s := salvaged{states: map[fleet.AllocID]State{}, bodies: map[string][]byte{}}
+	s := salvaged{states: map[fleet.AllocID]State{}}
 	s.mark.AckAge = -1
 	if gone(path) {
 		return s
@@ -48,6 +38,9 @@ func salvage(path string) salvaged {
 		return s // nothing of it can be read
 	}
 	defer db.close()
+	for _, statement := range strings.Split(migrations[1], "\n") {
+		_ = db.exec(statement) // where it is of a release that knew no checksums
+	}
 	var b base
 	if db.meta(metaBase, &b) == nil {
 		s.base = &b
@@ -64,63 +57,50 @@ func salvage(path string) salvaged {
 }
 
 // readTables reads the tables beside the rows, each up to its first damage from
-// either end.
+// either end, and without what was altered; some of it may be there twice.
 func (s *salvaged) readTables(db *database) {
-	for _, order := range []string{"ASC", "DESC"} {
-		_ = db.each("SELECT alloc, body FROM states ORDER BY alloc "+order, nil, func(rows *sql.Rows) (bool, error) {
-			var id string
-			var body []byte
-			if err := rows.Scan(&id, &body); err != nil {
-				return false, err
+	for query, scan := range map[string]func(*sql.Rows) error{
+		selectStates: func(rows *sql.Rows) error {
+			id, state, err := scanState(rows)
+			if err == nil {
+				s.states[id] = state
 			}
-			if st, err := decodeState(body); err == nil {
-				s.states[fleet.AllocID(id)] = st
-			}
-			return true, nil
-		})
-		_ = db.each("SELECT hash, job FROM bodies ORDER BY hash "+order, nil, func(rows *sql.Rows) (bool, error) {
-			var hash string
-			var job []byte
-			if err := rows.Scan(&hash, &job); err != nil {
-				return false, err
-			}
-			if _, err := syncproto.DecodeJob(job); err == nil {
-				s.bodies[hash] = job
-			}
-			return true, nil
-		})
-		_ = db.each("SELECT alloc, body, job, stop, reason, mentioned FROM desired ORDER BY alloc "+order, nil, func(rows *sql.Rows) (bool, error) {
-			var d storedDesired
-			if err := rows.Scan(&d.alloc, &d.body, &d.job, &d.stop, &d.reason, &d.mentioned); err != nil {
-				return false, err
-			}
-			var a syncproto.DesiredAlloc
-			if decode(d.body, &a) == nil && string(a.ID) == d.alloc {
-				s.desired = append(s.desired, d)
-			}
-			return true, nil
-		})
-		_ = db.each("SELECT alloc, key, handle FROM handles ORDER BY alloc "+order, nil, func(rows *sql.Rows) (bool, error) {
-			var h storedHandle
-			if err := rows.Scan(&h.alloc, &h.key, &h.handle); err != nil {
-				return false, err
-			}
-			s.handles = append(s.handles, h)
-			return true, nil
-		})
+			return err
+		},
+		selectBodies:  salvageInto(&s.bodies, scanBody),
+		selectDesired: salvageInto(&s.desired, scanDesired),
+		selectHandles: salvageInto(&s.handles, scanHandle),
+	} {
+		for _, order := range []string{"ASC", "DESC"} {
+			_ = db.each(query+" ORDER BY 1 "+order, nil, func(rows *sql.Rows) (bool, error) {
+				if err := scan(rows); err != nil && !errors.Is(err, errDamaged) {
+					return false, err
+				}
+				return true, nil
+			})
+		}
+	}
+}
+
+// salvageInto is what scans a row into a list.
+func salvageInto[T any](list *[]T, scan func(*sql.Rows) (T, error)) func(*sql.Rows) error {
+	return func(rows *sql.Rows) error {
+		v, err := scan(rows)
+		if err == nil {
+			*list = append(*list, v)
+		}
+		return err
 	}
 }
 
 // readRows reads rows from the oldest on, and from the newest back to there.
 func (s *salvaged) readRows(db *database) {
 	read := func(order string, after fleet.Seq) (found []row) {
-		err := db.each("SELECT seq, age, hash, body FROM rows WHERE seq > ? ORDER BY seq "+order, []any{int64(after)}, func(rows *sql.Rows) (bool, error) {
-			var r row
-			var seq int64
-			if err := rows.Scan(&seq, &r.age, &r.hash, &r.body); err != nil {
+		err := db.each("SELECT seq, age, hash, body, sum FROM rows WHERE seq > ? ORDER BY seq "+order, []any{int64(after)}, func(rows *sql.Rows) (bool, error) {
+			r, err := scanRow(rows)
+			if err != nil {
 				return false, err
 			}
-			r.seq = fleet.Seq(seq)
 			if t, err := syncproto.DecodeRow(r.body); err == nil && t.Seq == r.seq && len(r.hash) > 0 {
 				found = append(found, r)
 			}
@@ -132,6 +112,7 @@ func (s *salvaged) readRows(db *database) {
 	defer func() {
 		s.dropAltered()
 		s.dropFar()
+		s.mendAges()
 	}()
 	s.rows = read("ASC", 0)
 	if s.whole {
@@ -188,4 +169,17 @@ func (s *salvaged) dropFar() {
 		begin = i
 	}
 	s.rows = best
+}
+
+// mendAges gives a row whose age was altered that of the one before it.
+func (s *salvaged) mendAges() {
+	for i, r := range s.rows {
+		if r.unaltered() == nil {
+			continue
+		}
+		s.rows[i].age = 0
+		if i > 0 {
+			s.rows[i].age = s.rows[i-1].age
+		}
+	}
 }

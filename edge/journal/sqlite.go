@@ -16,7 +16,7 @@ import (
 )
 
 // schemaVersion is what PRAGMA user_version says of a database of this release.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // migrations[n] brings a database from version n to n+1. They never change once
 // released; testdata holds a database of each version.
@@ -28,6 +28,13 @@ CREATE TABLE desired (alloc TEXT PRIMARY KEY, body BLOB NOT NULL, job TEXT NOT N
 	stop INTEGER NOT NULL, reason TEXT NOT NULL, mentioned INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE bodies (hash TEXT PRIMARY KEY, job BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE handles (alloc TEXT NOT NULL, key TEXT NOT NULL, handle BLOB NOT NULL, PRIMARY KEY (alloc, key)) WITHOUT ROWID;
+`, `
+ALTER TABLE meta ADD COLUMN sum INTEGER;
+ALTER TABLE rows ADD COLUMN sum INTEGER;
+ALTER TABLE states ADD COLUMN sum INTEGER;
+ALTER TABLE desired ADD COLUMN sum INTEGER;
+ALTER TABLE bodies ADD COLUMN sum INTEGER;
+ALTER TABLE handles ADD COLUMN sum INTEGER;
 `}
 
 // Keys of the meta table.
@@ -38,6 +45,7 @@ const (
 	metaDesired     = "desired"
 	metaQuarantined = "quarantined"
 	metaLost        = "lost"
+	metaVersion     = "version" // as user_version has it, and with a checksum
 )
 
 // pragmas of a connection. The exclusive lock keeps the index of the write-ahead
@@ -75,6 +83,14 @@ func openDatabase(path string) (*database, error) {
 	if err := d.prepare(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
+	var written int
+	err = d.meta(metaVersion, &written)
+	if err == nil && written != schemaVersion {
+		err = d.putMeta(metaVersion, schemaVersion)
+	}
+	if err != nil {
+		return nil, errors.Join(err, d.close())
+	}
 	return d, nil
 }
 
@@ -109,9 +125,9 @@ func (d *database) prepare() error {
 	}{
 		{&d.stmtBegin, "BEGIN IMMEDIATE"},
 		{&d.stmtCommit, "COMMIT"},
-		{&d.stmtRow, "INSERT INTO rows (seq, age, hash, body) VALUES (?, ?, ?, ?)"},
-		{&d.stmtState, "INSERT OR REPLACE INTO states (alloc, body) VALUES (?, ?)"},
-		{&d.stmtMeta, "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)"},
+		{&d.stmtRow, "INSERT INTO rows (seq, age, hash, body, sum) VALUES (?, ?, ?, ?, ?)"},
+		{&d.stmtState, "INSERT OR REPLACE INTO states (alloc, body, sum) VALUES (?, ?, ?)"},
+		{&d.stmtMeta, "INSERT OR REPLACE INTO meta (key, value, sum) VALUES (?, ?, ?)"},
 	} {
 		var err error
 		if *s.into, err = d.conn.PrepareContext(background, s.text); err != nil {
@@ -126,7 +142,12 @@ func (d *database) migrate() error {
 	if err := d.queryRow("PRAGMA user_version").Scan(&version); err != nil {
 		return err
 	}
-	if version > schemaVersion {
+	var written int
+	switch err := d.meta(metaVersion, &written); {
+	case version <= schemaVersion:
+	case err == nil && 0 < written && written <= schemaVersion:
+		return damaged("its header says that it is of version %d, and it is of %d", version, written)
+	default:
 		return fleet.Errorf(fleet.CodeVersion, "the data directory is of a newer version (%d, this release knows %d)", version, schemaVersion).
 			WithHint("run the release that wrote it, or a newer one")
 	}
@@ -201,18 +222,22 @@ func (d *database) putMeta(key string, value any) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", key, err)
 	}
-	_, err = d.stmtMeta.ExecContext(background, key, b)
+	_, err = d.stmtMeta.ExecContext(background, sealed(key, b)...)
 	return err
 }
 
 // meta reads a value; into stays as it is where there is none.
 func (d *database) meta(key string, into any) error {
 	var b []byte
-	err := d.queryRow("SELECT value FROM meta WHERE key = ?", key).Scan(&b)
+	var sum sql.NullInt64
+	err := d.queryRow("SELECT value, sum FROM meta WHERE key = ?", key).Scan(&b, &sum)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	if err := unaltered(sum, "meta", key, b); err != nil {
 		return err
 	}
 	if err := decode(b, into); err != nil {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -137,7 +138,7 @@ func (d *database) putStates(states map[fleet.AllocID]State) error {
 		if err != nil {
 			return fmt.Errorf("encode the state of %s: %w", id, err)
 		}
-		if _, err := d.stmtState.ExecContext(background, string(id), b); err != nil {
+		if _, err := d.stmtState.ExecContext(background, sealed(string(id), b)...); err != nil {
 			return err
 		}
 	}
@@ -208,6 +209,25 @@ func loadTime(ns int64) *time.Time {
 	}
 	t := time.Unix(0, ns)
 	return &t
+}
+
+const selectStates = "SELECT alloc, body, sum FROM states"
+
+func scanState(rows *sql.Rows) (fleet.AllocID, State, error) {
+	var id string
+	var body []byte
+	var sum sql.NullInt64
+	if err := rows.Scan(&id, &body, &sum); err != nil {
+		return "", State{}, damaged("a row of table states: %v", err)
+	}
+	if err := unaltered(sum, "states", id, body); err != nil {
+		return "", State{}, err
+	}
+	s, err := decodeState(body)
+	if err != nil {
+		return "", State{}, damaged("the state of %s: %v", id, err)
+	}
+	return fleet.AllocID(id), s, nil
 }
 
 // decodeState never panics, and a state that it takes has a boot id.

@@ -1,0 +1,119 @@
+package journal
+
+import (
+	"database/sql"
+	"fmt"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// What follows is how desired state, job bodies and handles lie on the disk. What is
+// scanned is what was written: an error that is damage says that one row is not, and that
+// there may be others.
+
+const (
+	selectDesired = "SELECT alloc, body, job, stop, reason, mentioned, sum FROM desired"
+	selectBodies  = "SELECT hash, job, sum FROM bodies"
+	selectHandles = "SELECT alloc, key, handle, sum FROM handles"
+)
+
+// storedDesired is an allocation as the journal holds it.
+type storedDesired struct {
+	alloc     syncproto.DesiredAlloc
+	job       string // hash of the body that it wants; "" where only its stop is known
+	stop      bool
+	reason    string // of its stop
+	mentioned int64  // index of the delivery that named it last
+}
+
+func (d *database) putDesired(s storedDesired) error {
+	body, err := encode(s.alloc)
+	if err != nil {
+		return fmt.Errorf("encode allocation %s: %w", s.alloc.ID, err)
+	}
+	return d.exec("INSERT OR REPLACE INTO desired (alloc, body, job, stop, reason, mentioned, sum) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		sealed(string(s.alloc.ID), body, s.job, s.stop, s.reason, s.mentioned)...)
+}
+
+func scanDesired(rows *sql.Rows) (s storedDesired, err error) {
+	var id string
+	var body []byte
+	var sum sql.NullInt64
+	if err := rows.Scan(&id, &body, &s.job, &s.stop, &s.reason, &s.mentioned, &sum); err != nil {
+		return s, damaged("a row of table desired: %v", err)
+	}
+	if err := unaltered(sum, "desired", id, body, s.job, s.stop, s.reason, s.mentioned); err != nil {
+		return s, err
+	}
+	if err := decode(body, &s.alloc); err != nil || string(s.alloc.ID) != id {
+		return s, damaged("the desired state of %s, which calls itself %s: %v", id, s.alloc.ID, err)
+	}
+	return s, nil
+}
+
+type storedBody struct {
+	hash string
+	raw  []byte
+	job  *fleet.Job // raw, decoded
+}
+
+func (d *database) putBody(hash string, raw []byte) error {
+	return d.exec("INSERT OR REPLACE INTO bodies (hash, job, sum) VALUES (?, ?, ?)", sealed(hash, raw)...)
+}
+
+func scanBody(rows *sql.Rows) (s storedBody, err error) {
+	var sum sql.NullInt64
+	if err := rows.Scan(&s.hash, &s.raw, &sum); err != nil {
+		return s, damaged("a row of table bodies: %v", err)
+	}
+	if err := unaltered(sum, "bodies", s.hash, s.raw); err != nil {
+		return s, err
+	}
+	if s.job, err = syncproto.DecodeJob(s.raw); err != nil {
+		return s, damaged("job body %s: %v", s.hash, err)
+	}
+	return s, nil
+}
+
+// storedHandle is what finds a task again.
+type storedHandle struct {
+	alloc, key string
+	handle     []byte
+}
+
+func (d *database) putHandle(h storedHandle) error {
+	return d.exec("INSERT OR REPLACE INTO handles (alloc, key, handle, sum) VALUES (?, ?, ?, ?)", sealed(h.alloc, h.key, h.handle)...)
+}
+
+func scanHandle(rows *sql.Rows) (h storedHandle, err error) {
+	var sum sql.NullInt64
+	if err := rows.Scan(&h.alloc, &h.key, &h.handle, &sum); err != nil {
+		return h, damaged("a row of table handles: %v", err)
+	}
+	return h, unaltered(sum, "handles", h.alloc, h.key, h.handle)
+}
+
+// checkSums looks at what load does not decode: values under other keys than its own,
+// bodies and handles that nobody asks for yet.
+func (d *database) checkSums() error {
+	for query, scan := range map[string]func(*sql.Rows) error{
+		"SELECT key, value, sum FROM meta": func(rows *sql.Rows) error {
+			var key string
+			var value []byte
+			var sum sql.NullInt64
+			if err := rows.Scan(&key, &value, &sum); err != nil {
+				return damaged("a row of table meta: %v", err)
+			}
+			return unaltered(sum, "meta", key, value)
+		},
+		selectBodies:  func(rows *sql.Rows) error { _, err := scanBody(rows); return err },
+		selectHandles: func(rows *sql.Rows) error { _, err := scanHandle(rows); return err },
+	} {
+		err := d.each(query, nil, func(rows *sql.Rows) (bool, error) { return true, scan(rows) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
