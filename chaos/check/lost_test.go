@@ -63,6 +63,24 @@ func TestWhatTheHubSaysIsGoneIsNotLost(t *testing.T) {
 	}
 }
 
+// TestABootOfWhichOneRowIsLeft has an allocation's rows of a boot lost with the journal's
+// damage, and those of one before it was placed.
+func TestABootOfWhichOneRowIsLeft(t *testing.T) {
+	for boot, want := range map[fleet.BootID]int{"a": 1, "c": 0} {
+		p := sound()
+		p.Starts[alloc] = 3
+		p.Edges[0].Before = []fleet.Transition{{Seq: 1, BootID: "0", Kind: fleet.TransitionAgent}}
+		p.Edges[0].Rows = append(p.Edges[0].Rows, fleet.Transition{Seq: 7, BootID: boot, Kind: fleet.TransitionAgent, Mono: 1})
+		for i := range p.Hubs {
+			p.Hubs[i].Nodes[0].Applied = 7
+		}
+		found := check.Quiet(p)
+		if n := len(slices.DeleteFunc(found, func(v check.Violation) bool { return v.Invariant != check.RebootBringsBack })); n != want {
+			t.Errorf("its last row is of boot %s: %v", boot, found)
+		}
+	}
+}
+
 // TestWhatAJournalDroppedIsTold has tasks whose ends nobody can read of any more, in a
 // picture and while a run goes on.
 func TestWhatAJournalDroppedIsTold(t *testing.T) {

@@ -189,20 +189,25 @@ func told(history []fleet.HistoryEntry, kill fleet.Transition) bool {
 // a task, in the time from one look to the next.
 const unseenRows = 1
 
-// startedOnce checks that a task which never ends by itself was started at most
-// once in each boot of its machine. Any row that was dropped at the journal's bound,
-// and counted, may have told of an end.
+// startedOnce checks that a task which never ends by itself was started at most once in
+// each boot of its machine since its allocation's first row; of a boot all of whose rows
+// of the allocation are lost others may be left. Any row that was dropped at the journal's
+// bound, and counted, may have told of an end.
 func startedOnce(e Edge, starts map[fleet.AllocID]int) []Violation {
-	boots := map[fleet.AllocID]map[fleet.BootID]bool{}
-	restarts := map[fleet.AllocID]int{}
+	boots := map[fleet.BootID]int{}     // by when they were first told of
+	placed := map[fleet.AllocID]int{}   // in which of them
+	restarts := map[fleet.AllocID]int{} // ends that the tasks came to by themselves
 	dropped := 0
 	counted := map[happening]bool{}
 	for _, row := range slices.Concat(e.Before, e.Rows) {
 		if counted[happeningOf(row)] {
 			continue
 		}
+		counted[happeningOf(row)] = true
+		if _, known := boots[row.BootID]; !known {
+			boots[row.BootID] = len(boots)
+		}
 		if row.Kind == fleet.TransitionGap {
-			counted[happeningOf(row)] = true
 			dropped += int(row.Dropped)
 			if row.Dropped == 0 && row.Message != "" { // it tells of damage
 				dropped += unseenRows
@@ -211,19 +216,18 @@ func startedOnce(e Edge, starts map[fleet.AllocID]int) []Violation {
 		if row.Alloc == "" || row.Event == nil {
 			continue
 		}
-		counted[happeningOf(row)] = true
-		if boots[row.Alloc] == nil {
-			boots[row.Alloc] = map[fleet.BootID]bool{}
+		if _, known := placed[row.Alloc]; !known {
+			placed[row.Alloc] = boots[row.BootID]
 		}
-		boots[row.Alloc][row.BootID] = true
 		if row.Event.Type == fleet.TaskTerminated {
 			restarts[row.Alloc]++
 		}
 	}
 	var vs []Violation
 	for _, id := range sorted(starts) {
-		if known := boots[id]; known != nil && starts[id] > len(known)+restarts[id]+dropped {
-			vs = append(vs, violation(4, "%s started allocation %s %d times in %d boots", e.Name, fleet.Short(id), starts[id], len(known)))
+		first, known := placed[id]
+		if since := len(boots) - first; known && starts[id] > since+restarts[id]+dropped {
+			vs = append(vs, violation(4, "%s started allocation %s %d times in %d boots", e.Name, fleet.Short(id), starts[id], since))
 		}
 	}
 	return vs
