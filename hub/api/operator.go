@@ -1,7 +1,9 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"skerry/fleet"
@@ -78,8 +80,12 @@ func (a *API) named(r *http.Request) (fleet.HubID, error) {
 			return p.ID, nil
 		}
 	}
+	there := make([]string, 0, len(peers))
+	for _, p := range peers {
+		there = append(there, fmt.Sprintf("%s (%s)", p.ID, p.Addr))
+	}
 	return "", fleet.Errorf(fleet.CodeNotFound, "find hub %s%s: the log is replicated to no such hub", id, addr).
-		WithHint("see `skerry operator raft list-peers`")
+		WithHint("hubs there are: %s", strings.Join(there, ", "))
 }
 
 func (a *API) removePeer(r *http.Request) (answer any, index fleet.Index, err error) {

@@ -19,7 +19,8 @@ func TestVotersAreChanged(t *testing.T) {
 		{func() error { return op.RaftRemovePeerByID("hub9", nil) }, "no such hub"},
 		{func() error { return op.RaftRemovePeerByID("", nil) }, "none is named"},
 		{func() error { return op.RaftRemovePeerByID("hub1", nil) }, "it leads"},
-		{func() error { return op.RaftTransferLeadershipByID("hub9", nil) }, "no such hub"},
+		{func() error { return op.RaftTransferLeadershipByID("hub9", nil) }, "find hub hub9: the log is replicated to no such hub"},
+		{func() error { return op.RaftTransferLeadershipByID("hub9", nil) }, "hub1 (127.0.0.1:4647), hub2 (127.0.0.2:4647)"},
 		{func() error { return op.RaftTransferLeadershipByAddress("127.0.0.9:1", nil) }, "no such hub"},
 	} {
 		if err := bad.do(); err == nil || !strings.Contains(err.Error(), bad.says) {

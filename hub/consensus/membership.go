@@ -103,37 +103,6 @@ func (n *Node) Remove(ctx context.Context, id fleet.HubID) error {
 	return nil
 }
 
-// Transfer has another hub lead: the one of an id, or with none whichever is furthest.
-// It returns when that one is told to stand for election. Not on the leader:
-// CodeNotLeader; no such voter: CodeNotFound; it leads already: CodeConflict.
-func (n *Node) Transfer(ctx context.Context, id fleet.HubID) error {
-	peers, _, err := n.configuration()
-	if err != nil {
-		return err
-	}
-	what := "hand the lead over"
-	transfer := func(r *raft.Raft) raft.Future { return r.LeadershipTransfer() }
-	if id != "" {
-		what += " to hub " + string(id)
-		i := slices.IndexFunc(peers, func(p Peer) bool { return p.ID == id && p.Voter })
-		switch {
-		case i < 0:
-			return fleet.Errorf(fleet.CodeNotFound, "%s: no hub of that id has a vote", what)
-		case id == n.cfg.ID:
-			return fleet.Errorf(fleet.CodeConflict, "%s: it leads already", what)
-		}
-		transfer = func(r *raft.Raft) raft.Future {
-			return r.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(peers[i].Addr))
-		}
-	}
-	_, err = call(ctx, n, func(r *raft.Raft) (struct{}, error) { return struct{}{}, transfer(r).Error() })
-	if err != nil {
-		return raftError(what, err)
-	}
-	n.log.Info("the lead is handed over", "hub", id)
-	return nil
-}
-
 // Join makes this hub a voter of a cluster, at its configured address. Ask is
 // called with the hub as a non-voter, then, when its log has caught up, as a
 // voter: a hub that cannot keep up never counts for a majority. Ask reaches the

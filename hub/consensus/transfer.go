@@ -1,0 +1,76 @@
+package consensus
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/raft"
+
+	"skerry/fleet"
+)
+
+// Transfer has another hub lead: the one of an id, or with none whichever is furthest.
+// It returns when that one is told to stand for election. Not on the leader:
+// CodeNotLeader; no such hub: CodeNotFound; it leads already, it has no vote, or nobody
+// else has one: CodeConflict.
+func (n *Node) Transfer(ctx context.Context, id fleet.HubID) error {
+	peers, _, err := n.configuration()
+	if err != nil {
+		return err
+	}
+	what := "hand the lead over"
+	if id != "" {
+		what += " to hub " + string(id)
+	}
+	if _, leads := n.Leads(); !leads {
+		return raftError(what, raft.ErrNotLeader)
+	}
+	if err := heir(peers, n.cfg.ID, id, what); err != nil {
+		return err
+	}
+	_, err = call(ctx, n, func(r *raft.Raft) (struct{}, error) {
+		if id == "" {
+			return struct{}{}, r.LeadershipTransfer().Error()
+		}
+		i := slices.IndexFunc(peers, func(p Peer) bool { return p.ID == id })
+		return struct{}{}, r.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(peers[i].Addr)).Error()
+	})
+	if err != nil {
+		return raftError(what, err)
+	}
+	n.log.Info("the lead is handed over", "hub", id)
+	return nil
+}
+
+// heir tells why the hub that leads cannot hand the lead over to one of an id, or with
+// none to any.
+func heir(peers []Peer, self, id fleet.HubID, what string) error {
+	voters := make([]string, 0, len(peers))
+	for _, p := range peers {
+		if p.Voter && p.ID != self {
+			voters = append(voters, string(p.ID))
+		}
+	}
+	hint := "hubs that can take it: " + strings.Join(voters, ", ")
+	if len(voters) == 0 {
+		hint = "nobody else can take it: start one more hub with --join and the address of this one; it gets its vote when its log has caught up"
+	}
+	i := slices.IndexFunc(peers, func(p Peer) bool { return p.ID == id })
+	var err *fleet.Error
+	switch {
+	case id == "" && len(voters) == 0:
+		err = fleet.Errorf(fleet.CodeConflict, "%s: hub %s is the only one of this region that has a vote", what, self)
+	case id == "":
+		return nil
+	case i < 0:
+		err = fleet.Errorf(fleet.CodeNotFound, "%s: the log is replicated to no such hub", what)
+	case id == self:
+		err = fleet.Errorf(fleet.CodeConflict, "%s: it leads already", what)
+	case !peers[i].Voter:
+		err = fleet.Errorf(fleet.CodeConflict, "%s: it has no vote, it only follows", what)
+	default:
+		return nil
+	}
+	return err.WithHint("%s", hint)
+}
