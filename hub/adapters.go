@@ -343,6 +343,7 @@ func (j jobs) DryRun(ctx context.Context, job *fleet.Job) (api.DryRun, error) {
 			Ignore: uint64(g.Ignore), Place: uint64(g.Place), Stop: uint64(g.Stop), InPlaceUpdate: uint64(g.InPlace),
 			DestructiveUpdate: uint64(g.Destructive),
 			Disconnect:        uint64(g.Unknown), Reconnect: uint64(g.Reconnect),
+			NoNode: uint64(out.NoNode[name]), AwaitsRoom: uint64(out.Promised[name]),
 		}
 	}
 	return dry, nil

@@ -63,14 +63,33 @@ func writePlan(w io.Writer, p api.PlanAnswer) {
 	fmt.Fprintln(w)
 	for _, name := range slices.Sorted(maps.Keys(p.Annotations.DesiredTGUpdates)) {
 		u := p.Annotations.DesiredTGUpdates[name]
-		fmt.Fprintf(w, "Group %q: %s\n", name, counts(u.Place, "to place", u.InPlaceUpdate, "to update in place",
+		fmt.Fprintf(w, "Group %q: %s%s\n", name, counts(u.Place, "to place", u.InPlaceUpdate, "to update in place",
 			u.DestructiveUpdate, "to replace", u.Stop, "to stop", u.Disconnect, "to be unknown", u.Reconnect, "to take back",
-			u.Ignore, "left alone"))
+			u.Ignore, "left alone"), halted(u, p.FailedTGAllocs[name]))
+		if m := p.FailedTGAllocs[name]; m != nil {
+			for _, line := range whyNot(m) {
+				fmt.Fprintln(w, "  "+line)
+			}
+		}
 	}
-	writeFailures(w, p.FailedTGAllocs)
 	for _, reason := range p.Reasons {
 		fmt.Fprintln(w, "  "+reason)
 	}
+}
+
+// halted says how many of those to place and to replace are not placed at once.
+func halted(u api.GroupUpdates, failed *fleet.AllocMetric) string {
+	text := ""
+	if u.AwaitsRoom > 0 {
+		text = fmt.Sprintf("; %d of them once what makes room has stopped", u.AwaitsRoom)
+	}
+	switch {
+	case u.NoNode > 0:
+		text += fmt.Sprintf("; for %d of them there is no node now:", u.NoNode)
+	case failed != nil:
+		text += "; no node suits it:"
+	}
+	return text
 }
 
 // writeFailures says why allocations cannot be placed.

@@ -29,6 +29,7 @@ type attempt struct {
 	makeRoom   map[fleet.AllocID]bool        // that stop first, so that there is room
 	failed     map[string]*fleet.AllocMetric // by group
 	queued     map[string]int                // by group
+	promised   map[string]int                // by group, how many of queued wait for room that is made for them
 }
 
 // newAttempt decides what is to be done for job, and finds nodes for it.
@@ -36,7 +37,7 @@ func newAttempt(v *state.View, eval *fleet.Evaluation, job *fleet.Job, now time.
 	a := &attempt{
 		view: v, eval: eval, job: job, now: now, newID: newID, rankings: map[string]*ranking{},
 		replaced: map[fleet.AllocID]bool{}, makeRoom: map[fleet.AllocID]bool{},
-		failed: map[string]*fleet.AllocMetric{}, queued: map[string]int{},
+		failed: map[string]*fleet.AllocMetric{}, queued: map[string]int{}, promised: map[string]int{},
 	}
 	in, err := a.input()
 	if err != nil {
@@ -231,10 +232,15 @@ func (a *attempt) place(r *ranking, p reconcile.Placement, stops map[fleet.Alloc
 	}
 	if prev != nil && r.roomAfter(prev) {
 		a.makeRoom[prev.ID] = true
+		a.promised[p.Group]++
 		return
 	}
 	if a.preempts {
-		a.evicted = append(a.evicted, r.preempt(p)...)
+		victims, room := r.preempt(p)
+		a.evicted = append(a.evicted, victims...)
+		if room {
+			a.promised[p.Group]++
+		}
 	}
 	if prev != nil {
 		r.move(prev, 1)
@@ -280,8 +286,15 @@ func (a *attempt) reasons() []string {
 		lines = append(lines, fmt.Sprintf("evict %s %s: %s", al.Name, fleet.Short(al.ID), a.evictionReason()))
 	}
 	for _, g := range a.job.TaskGroups {
-		if m := a.failed[g.Name]; m != nil {
-			lines = append(lines, fmt.Sprintf("wait %s: no node for %d of them: %s", g.Name, a.queued[g.Name], shortage(m)))
+		if n := a.promised[g.Name]; n > 0 {
+			lines = append(lines, fmt.Sprintf("wait %s: %d of them, until what makes room has stopped", g.Name, n))
+		}
+		switch m, n := a.failed[g.Name], a.queued[g.Name]-a.promised[g.Name]; {
+		case m == nil:
+		case n > 0:
+			lines = append(lines, fmt.Sprintf("wait %s: no node for %d of them: %s", g.Name, n, shortage(m)))
+		case a.queued[g.Name] == 0: // of a system job
+			lines = append(lines, fmt.Sprintf("place nothing of %s: no node suits it: %s", g.Name, shortage(m)))
 		}
 	}
 	return lines

@@ -13,8 +13,9 @@ import (
 type Outcome struct {
 	Decisions  reconcile.Output
 	Placements []fleet.Alloc                 // with node, score and metrics
-	Failed     map[string]*fleet.AllocMetric // by group, where not all can be placed
-	Queued     map[string]int                // by group, how many wait
+	Failed     map[string]*fleet.AllocMetric // by group, where there is no node for some
+	NoNode     map[string]int                // by group, for how many there is none
+	Promised   map[string]int                // by group, how many wait until the room that is made for them is free
 	Reasons    []string                      // one line a decision
 }
 
@@ -42,7 +43,17 @@ func DryRun(v *state.View, job *fleet.Job, now time.Time) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("try out job %s: %w", job.ID, err)
 	}
-	return Outcome{
-		Decisions: a.decisions, Placements: a.placements, Failed: a.failed, Queued: a.queued, Reasons: a.reasons(),
-	}, nil
+	out := Outcome{
+		Decisions: a.decisions, Placements: a.placements, Promised: a.promised, Reasons: a.reasons(),
+		Failed: map[string]*fleet.AllocMetric{}, NoNode: map[string]int{},
+	}
+	for group, m := range a.failed {
+		// A system job that suits no node wants none: it has failed with nothing queued.
+		if n := a.queued[group] - a.promised[group]; n > 0 || a.queued[group] == 0 {
+			less := *m
+			less.CoalescedFailures = max(n-1, 0)
+			out.Failed[group], out.NoNode[group] = &less, n
+		}
+	}
+	return out, nil
 }

@@ -47,10 +47,11 @@ func (e eviction) compare(o eviction) int {
 // preempt finds allocations of a lower priority that have to go so that a placement
 // finds room, and counts their room as the placement's. Their room is free when
 // their edge has said that they ended: until then the placement waits, and so it
-// does where what is stopping already will do (then there are none).
-func (r *ranking) preempt(p reconcile.Placement) []*fleet.Alloc {
+// does where what is stopping already will do (then there are none). It reports
+// whether the placement has that to wait for.
+func (r *ranking) preempt(p reconcile.Placement) (victims []*fleet.Alloc, room bool) {
 	if r.hopeless {
-		return nil
+		return nil, false
 	}
 	var best *eviction
 	choices := 0
@@ -71,20 +72,19 @@ func (r *ranking) preempt(p reconcile.Placement) []*fleet.Alloc {
 	}
 	if best == nil {
 		r.hopeless = p.Node == ""
-		return nil
+		return nil, false
 	}
 	n := best.c.node
 	after := r.tenants.after[n.ID].Add(r.askOn(n))
-	var out []*fleet.Alloc
 	for _, v := range best.victims {
 		after = after.Sub(v.alloc.AllocatedResources)
 		r.tenants.evict(v.alloc)
-		out = append(out, v.alloc)
+		victims = append(victims, v.alloc)
 	}
 	r.tenants.after[n.ID] = after
 	r.tenants.await(n.ID)
 	r.occupy(n, 1)
-	return out
+	return victims, true
 }
 
 // evict notes that the plan evicts an allocation.
