@@ -122,6 +122,8 @@ type Pool struct {
 	Description       string
 	DefaultDisconnect string        // DisconnectKeep (the default) or DisconnectNomad
 	HeartbeatTTL      time.Duration // 0: by the size of the fleet
+	// Meta is what people say of it; nothing is decided by it.
+	Meta map[string]string `json:",omitempty"`
 	// SchedulerConfiguration overrides what holds for all jobs; nil: nothing.
 	SchedulerConfiguration *PoolScheduling `json:",omitempty"`
 	CreateIndex            Index
@@ -134,13 +136,20 @@ const (
 	MaxPoolTTL = 24 * time.Hour
 )
 
+// Bounds of what people say of a pool.
+const (
+	maxPoolText  = 256 // bytes of the description
+	maxPoolMeta  = 64  // pairs
+	maxPoolValue = 512 // bytes of a key or a value
+)
+
 var validPool = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
 
 // Validate reports what is wrong with a pool's rules.
 func (p *Pool) Validate() error {
 	switch {
 	case !validPool.MatchString(p.Name):
-		return Errorf(CodeInvalid, "node pool %q: a name has 1 to 128 letters, digits, '-' and '_'", p.Name)
+		return Errorf(CodeInvalid, "node pool %.140q: a name has 1 to 128 letters, digits, '-' and '_'", p.Name)
 	case p.Name == AllPools:
 		return Errorf(CodeInvalid, "node pool %q: that is all of them, and has no rules of its own", p.Name)
 	case p.DefaultDisconnect != "" && p.DefaultDisconnect != DisconnectKeep && p.DefaultDisconnect != DisconnectNomad:
@@ -151,6 +160,15 @@ func (p *Pool) Validate() error {
 			p.Name, AlgorithmBinpack, AlgorithmSpread, p.SchedulerConfiguration.SchedulerAlgorithm)
 	case p.HeartbeatTTL != 0 && (p.HeartbeatTTL < MinPoolTTL || p.HeartbeatTTL > MaxPoolTTL):
 		return Errorf(CodeInvalid, "node pool %q: HeartbeatTTL is 0 or from %s to %s, not %s", p.Name, MinPoolTTL, MaxPoolTTL, p.HeartbeatTTL)
+	case len(p.Description) > maxPoolText:
+		return Errorf(CodeInvalid, "node pool %q: the description has %d bytes, at most %d are kept", p.Name, len(p.Description), maxPoolText)
+	case len(p.Meta) > maxPoolMeta:
+		return Errorf(CodeInvalid, "node pool %q: it has %d pairs of meta, at most %d are kept", p.Name, len(p.Meta), maxPoolMeta)
+	}
+	for k, v := range p.Meta {
+		if k == "" || len(k) > maxPoolValue || len(v) > maxPoolValue {
+			return Errorf(CodeInvalid, "node pool %q: keys and values of meta have at most %d bytes, and a key at least one", p.Name, maxPoolValue)
+		}
 	}
 	return nil
 }

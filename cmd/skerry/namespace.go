@@ -1,9 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -110,23 +108,21 @@ func namespaceApply(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "apply NAME|FILE", Short: "Make a namespace, or change what is said of it", Args: cobra.ExactArgs(1),
 		Long: "Make a namespace, or change it. What is named is a file in HCL (name, description, a block\n" +
-			"capabilities and one of meta; - is the standard input), or where there is no such file, the\n" +
+			"capabilities and one of meta) or in JSON, as inspect shows it; - is the standard input;, or, where there is no such file, the\n" +
 			"namespace itself: then only its description changes, where one is given.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.client()
 			if err != nil {
 				return err
 			}
-			src, err := readNamespace(cmd, args[0])
+			src, err := readSpec(cmd, args[0])
 			var n fleet.Namespace
 			switch {
 			case fleet.CodeOf(err) == fleet.CodeNotFound:
 				n, err = described(cmd, hub, args[0], description)
 			case err != nil:
-			case o.json:
-				if err = json.Unmarshal(src, &n); err != nil {
-					err = fleet.Errorf(fleet.CodeInvalid, "read namespace %s: %v", args[0], err)
-				}
+			case cmd.Flags().Changed("description"):
+				err = fleet.Errorf(fleet.CodeInvalid, "apply %s: a description is given beside a file", args[0]).WithHint("write it into the file")
 			default:
 				n, err = parseNamespace(args[0], src)
 			}
@@ -145,18 +141,6 @@ func namespaceApply(o *operator) *cobra.Command {
 	}
 	c.Flags().StringVar(&description, "description", "", "what it is for, where the namespace itself is named")
 	return c
-}
-
-// readNamespace reads a file of a bounded size, or the standard input for "-".
-func readNamespace(cmd *cobra.Command, name string) ([]byte, error) {
-	if name != "-" {
-		return readJobFile(name)
-	}
-	src, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), fleet.MaxJobSize))
-	if err != nil {
-		return nil, fmt.Errorf("read the namespace from the standard input: %w", err)
-	}
-	return src, nil
 }
 
 // described is a namespace as it is, or a new one, with another description where the

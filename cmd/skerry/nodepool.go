@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
-	"time"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ import (
 
 func nodePool(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "pool", Short: "Show, make and delete node pools"}
-	c.AddCommand(poolList(o), poolInfo(o), poolNodes(o), poolJobs(o), poolApply(o), poolDelete(o))
+	c.AddCommand(poolList(o), poolInfo(o), poolNodes(o), poolJobs(o), poolApply(o), poolInit(o), poolDelete(o))
 	return c
 }
 
@@ -66,6 +67,12 @@ func poolInfo(o *operator) *cobra.Command {
 			if s := p.SchedulerConfiguration; s != nil && s.SchedulerAlgorithm != "" {
 				t.Add("Scheduler algorithm", s.SchedulerAlgorithm)
 			}
+			if s := p.SchedulerConfiguration; s != nil && s.MemoryOversubscriptionEnabled != nil {
+				t.Add("Memory oversubscription", *s.MemoryOversubscriptionEnabled)
+			}
+			for _, k := range slices.Sorted(maps.Keys(p.Meta)) {
+				t.Add("Meta "+k, p.Meta[k])
+			}
 			return t.Write(cmd.OutOrStdout())
 		},
 	}
@@ -109,52 +116,6 @@ func poolJobs(o *operator) *cobra.Command {
 			return t.Write(cmd.OutOrStdout())
 		},
 	}
-}
-
-func poolApply(o *operator) *cobra.Command {
-	var description, disconnect, algorithm string
-	var ttl time.Duration
-	c := &cobra.Command{
-		Use: "apply NAME", Short: "Make a node pool, or change its rules: what is not named stays", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			p := fleet.Pool{Name: args[0]}
-			if _, err := hub.Read(cmd.Context(), poolPath(args[0], ""), nil, &p); err != nil && fleet.CodeOf(err) != fleet.CodeNotFound {
-				return err
-			}
-			flags := cmd.Flags()
-			if flags.Changed("description") {
-				p.Description = description
-			}
-			if flags.Changed("default-disconnect") {
-				p.DefaultDisconnect = disconnect
-			}
-			if flags.Changed("heartbeat-ttl") {
-				p.HeartbeatTTL = ttl
-			}
-			if flags.Changed("scheduler-algorithm") {
-				s := fleet.PoolScheduling{}
-				if p.SchedulerConfiguration != nil {
-					s = *p.SchedulerConfiguration
-				}
-				s.SchedulerAlgorithm = algorithm
-				p.SchedulerConfiguration = &s
-			}
-			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/pools", p, nil); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node pool %q applied\n", p.Name)
-			return err
-		},
-	}
-	c.Flags().StringVar(&description, "description", "", "what it is for")
-	c.Flags().StringVar(&disconnect, "default-disconnect", "", "what absence of a disconnect block means: keep or nomad")
-	c.Flags().StringVar(&algorithm, "scheduler-algorithm", "", "binpack or spread")
-	c.Flags().DurationVar(&ttl, "heartbeat-ttl", 0, "time between two beats; 0: by the size of the fleet")
-	return c
 }
 
 func poolDelete(o *operator) *cobra.Command {

@@ -232,6 +232,18 @@ func (p *parser) bounded(filename string, src []byte) bool {
 	return p.boundedTokens(tokens)
 }
 
+// Bound is what Parse demands of a file before it is given to HCL's parser, for
+// other files in HCL than a job's: it is an error at the place where a file is nested
+// too deep, or too long.
+func Bound(filename string, src []byte) error {
+	p := parser{filename: filename}
+	if p.bounded(filename, src) {
+		return nil
+	}
+	d := p.diags[0]
+	return fleet.Errorf(fleet.CodeInvalid, "%s:%d:%d: %s", d.File, d.Line, d.Column, d.Message)
+}
+
 func (p *parser) boundedTokens(tokens hclsyntax.Tokens) bool {
 	depth, operators := 0, 0
 	for i, t := range tokens {

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/spf13/cobra"
+
+	"skerry/fleet"
+)
+
+// parsePool reads a node pool's file, in HCL or JSON. It says of the first thing that
+// is wrong where it is.
+func parsePool(name string, src []byte) (fleet.Pool, error) {
+	var p fleet.Pool
+	if isJSON(src) {
+		err := decodeStrict(name, src, &p)
+		if err == nil {
+			err = p.Validate()
+		}
+		return p, err
+	}
+	body, err := parseBody(name, src)
+	if err != nil {
+		return p, err
+	}
+	if err := attributes(body, nil); err != nil {
+		return p, err
+	}
+	for i, b := range body.Blocks {
+		switch {
+		case b.Type != "node_pool":
+			return p, misplaced(b.TypeRange, "block %q is not known, or not supported", b.Type)
+		case i > 0:
+			return p, misplaced(b.TypeRange, "there is a node_pool already: one file has one")
+		case len(b.Labels) != 1:
+			return p, misplaced(b.TypeRange, "a block node_pool has one label, the pool's name")
+		}
+		p.Name = b.Labels[0]
+		if err := poolRules(b.Body, &p); err != nil {
+			return p, err
+		}
+		if err := p.Validate(); err != nil {
+			return p, misplaced(b.TypeRange, "%s", fleet.AsError(err).Message)
+		}
+	}
+	if len(body.Blocks) == 0 {
+		return p, fleet.Errorf(fleet.CodeInvalid, "%s: there is no block node_pool \"NAME\" { … } in it", name)
+	}
+	return p, nil
+}
+
+func poolRules(body *hclsyntax.Body, p *fleet.Pool) error {
+	if attr := body.Attributes["node_identity_ttl"]; attr != nil {
+		return misplaced(attr.NameRange, "node_identity_ttl is not supported: a node's identity is its certificate, which is renewed by itself")
+	}
+	err := attributes(body, map[string]any{
+		"description": &p.Description, "meta": &p.Meta, "default_disconnect": &p.DefaultDisconnect, "heartbeat_ttl": &p.HeartbeatTTL,
+	})
+	if err != nil {
+		return err
+	}
+	return blocks(body, map[string]func(*hclsyntax.Body) error{
+		"meta": keyed(&p.Meta),
+		"scheduler_config": func(b *hclsyntax.Body) error {
+			s, oversubscribed := &fleet.PoolScheduling{}, false
+			p.SchedulerConfiguration = s
+			err := attributes(b, map[string]any{
+				"scheduler_algorithm": &s.SchedulerAlgorithm, "memory_oversubscription_enabled": &oversubscribed,
+			})
+			if b.Attributes["memory_oversubscription_enabled"] != nil {
+				s.MemoryOversubscriptionEnabled = &oversubscribed
+			}
+			if err != nil {
+				return err
+			}
+			return blocks(b, nil)
+		},
+	})
+}
+
+// Examples of a node pool's file: what init writes.
+const (
+	examplePoolHCL = `node_pool "example" {
+  description = "what its nodes are for"
+
+  # What holds for allocations without a disconnect block when their node is away:
+  # "keep" leaves them to it, "nomad" replaces them at the missed deadline.
+  default_disconnect = "keep"
+
+  # The time between two beats; without it, it goes by the size of the fleet.
+  # heartbeat_ttl = "30s"
+
+  meta {
+    owner = "operations"
+  }
+
+  # What differs for its nodes from how all jobs are scheduled.
+  # scheduler_config {
+  #   scheduler_algorithm             = "spread"
+  #   memory_oversubscription_enabled = false
+  # }
+}
+`
+	examplePoolJSON = `{
+  "Name": "example",
+  "Description": "what its nodes are for",
+  "DefaultDisconnect": "keep",
+  "Meta": {
+    "owner": "operations"
+  }
+}
+`
+)
+
+func poolInit(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "init [FILE]", Short: "Write an example of a node pool's file", Args: cobra.MaximumNArgs(1),
+		Long: "Write an example of a node pool's file, to pool.hcl or, with --json, to pool.json, where no other\n" +
+			"is named. A file that is there is left alone.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, text := "pool.hcl", examplePoolHCL
+			if o.json {
+				name, text = "pool.json", examplePoolJSON
+			}
+			if len(args) > 0 {
+				name = args[0]
+			}
+			if err := writeNew(name, text); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is written. To make the pool:\n  skerry node pool apply %s\n", name, name)
+			return err
+		},
+	}
+}
+
+// writeNew writes a file that is not there yet.
+func writeNew(name, text string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fleet.Errorf(fleet.CodeConflict, "write an example to %s: there is such a file", name).WithHint("name another one")
+	}
+	if err != nil {
+		return fleet.Errorf(fleet.CodeInvalid, "write an example: %v", err)
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
+}
