@@ -1,10 +1,12 @@
 package chaos
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"skerry/chaos/check"
 	"skerry/chaos/observe"
@@ -16,6 +18,16 @@ var ParseRefusal = parseRefusal
 
 // Shorter is for the test of what a storm makes of drawn faults.
 var Shorter = shorter
+
+// Stalls is for the test of what a storm says of its machine.
+type Stalls = stalls
+
+func (s *stalls) Watch(ctx context.Context) { s.watch(ctx) }
+func (s *stalls) Saw(late time.Duration)    { s.saw(late) }
+func (s *stalls) Take() time.Duration       { return s.take() }
+
+// Stalled is for the same test.
+var Stalled = stalled
 
 // StormJobs are all jobs of a storm, as they are registered first.
 func StormJobs(hubs, edges int) (jobs []*fleet.Job) {

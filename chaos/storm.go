@@ -47,6 +47,7 @@ type storm struct {
 	began time.Time
 	watch *watch
 	work  *work
+	short stalls // of processors
 
 	saved  bool // there is a copy of all hubs' data
 	clones int
@@ -57,7 +58,8 @@ type storm struct {
 	hits    map[schedule.Kind]uint64 // what they really did
 	down    map[string]int           // faults under which a member may be down
 	rewound bool                     // hubs were put back since the last quiet time
-	settled []time.Duration
+	settled []time.Duration          // by chapter
+	waited  []time.Duration          // for a processor, the longest of each chapter
 }
 
 // Sizes of disks. Images take only what is written.
@@ -190,6 +192,7 @@ func (s *storm) settle(ctx context.Context, chapter, faults int) error {
 		s.watch.usage()
 	}
 	s.settled = append(s.settled, took)
+	s.waited = append(s.waited, s.short.take())
 	verdict := "ok"
 	if vs := s.watch.violations(); len(vs) > 0 {
 		verdict = fmt.Sprintf("%d VIOLATIONS", len(vs))
@@ -228,6 +231,7 @@ func (s *storm) verdict(err error) error {
 	s.say("\nfaults that hit: %s", played)
 	s.say("what people did: %s", s.work.tally())
 	s.say("quiet again after: median %s, longest %s", median(s.settled), longest(s.settled))
+	s.say("waited for a processor: chapters' median %s, longest %s", median(s.waited), longest(s.waited))
 	vs := s.watch.finish()
 	err = errors.Join(err, s.watch.unheard())
 	s.say("%s", strings.TrimSuffix(s.watch.verdicts(), "\n"))
@@ -235,6 +239,9 @@ func (s *storm) verdict(err error) error {
 	case len(vs) > 0:
 		for _, v := range vs {
 			s.say("    %s", v)
+		}
+		if why := stalled(longest(s.waited)); why != "" {
+			s.say("    %s", why)
 		}
 		return errors.Join(fmt.Errorf("%w: %s; repeat it with --seed %d, files are in %s", ErrViolated, vs[0], s.Seed, s.Dir), err)
 	case errors.Is(err, disk.ErrRemembers):

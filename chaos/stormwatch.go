@@ -90,6 +90,7 @@ func (w *watch) begin(ctx context.Context) (end func()) {
 			w.s.bereaved()
 		}
 	})
+	over.Go(func() { w.s.short.watch(ctx) })
 	w.listen()
 	over.Go(func() {
 		for pause(ctx, toldEvery) == nil {
