@@ -78,3 +78,55 @@ func TestWhatWasDecidedBeforeACommandThatGoesAlone(t *testing.T) {
 		t.Error("it was applied nevertheless")
 	}
 }
+
+// A command that goes alone and whose caller leaves while it waits is not given to raft
+// when its turn has come, and keeps nobody waiting until then.
+func TestACommandThatGoesAloneIsGivenUp(t *testing.T) {
+	reached, hold := make(chan struct{}), make(chan struct{})
+	c := newCluster(t, func(cfg *consensus.Config) {
+		cfg.Applied = func(a consensus.Applied) {
+			if p, ok := a.Command.(state.Pool); ok && p.Pool.Name == "hold" {
+				close(reached)
+				<-hold
+			}
+		}
+	})
+	one := c.mustStart("one", "", true)
+	one.mustApply(t, "a")
+	held := make(chan error, 1)
+	go func() {
+		_, err := one.Decide(t.Context(), pool("hold"))
+		held <- err
+	}()
+	<-reached
+	ctx, cancel := context.WithCancel(t.Context())
+	alone := make(chan error, 1)
+	go func() {
+		_, err := one.Alone(ctx, pool("alone"))
+		alone <- err
+	}()
+	mustSoon(t, func() error {
+		if !one.AloneWaits() {
+			return errors.New("it does not wait for what is being applied")
+		}
+		return nil
+	})
+	cancel()
+	if err := <-alone; err == nil {
+		t.Error("it is said to be committed")
+	}
+	mustSoon(t, func() error { // though what it waited for is still being applied
+		if one.AloneWaits() {
+			return errors.New("it waits, and nobody for it")
+		}
+		return nil
+	})
+	close(hold)
+	if err := <-held; err != nil {
+		t.Fatal(err)
+	}
+	one.mustApply(t, "b")
+	if one.has("alone") {
+		t.Error("it was applied nevertheless")
+	}
+}

@@ -33,6 +33,12 @@ var errNoLeader = errors.New("no leader is known")
 // errOutdated is of a decision that was made before another command went alone.
 var errOutdated = errors.New("the state was replaced since that was decided")
 
+// errNoTurn is of a command whose caller had left before it could be given to raft.
+var errNoTurn = errors.New("nobody waited for it any more when its turn came")
+
+// everyTurn is all turns that there are to give commands to raft: more than commands.
+const everyTurn = 1 << 40
+
 // Apply commits a command, through the leader wherever it is, and returns what
 // applying it gave, when this hub's own state has applied it, too (or 5 s later).
 // An error means that it is not known to be committed; a refusal is in
@@ -97,15 +103,18 @@ func decided(res state.Result, err error) (state.Result, error) {
 // (a restored snapshot): whatever was given to raft earlier is applied first, what
 // comes meanwhile waits, and a Decide that was called before and has not been
 // given to raft is refused. Who calls it has ended what decides on this hub. It
-// takes as long as applying does; ctx alone bounds it.
+// takes as long as applying does; ctx alone bounds it, and where that ends before it
+// has its turn, it is not committed.
 func (n *Node) Alone(ctx context.Context, c state.Command) (state.Result, error) {
 	cmd, err := encode(c)
 	if err != nil {
 		return state.Result{}, err
 	}
 	return decided(answered(call(ctx, n, func(r *raft.Raft) (any, error) {
-		n.order.Lock()
-		defer n.order.Unlock()
+		if n.order.Acquire(ctx, everyTurn) != nil {
+			return nil, errNoTurn
+		}
+		defer n.order.Release(everyTurn)
 		n.era.Add(1)
 		return give(r, cmd, untilDeadline(ctx))
 	})))
@@ -184,8 +193,10 @@ func (n *Node) commit(ctx context.Context, cmd []byte) (state.Result, error) {
 // commitIf is commit, where still holds when its turn has come.
 func (n *Node) commitIf(ctx context.Context, cmd []byte, still func() bool) (state.Result, error) {
 	return answered(call(ctx, n, func(r *raft.Raft) (any, error) {
-		n.order.RLock()
-		defer n.order.RUnlock()
+		if n.order.Acquire(ctx, 1) != nil {
+			return nil, errNoTurn
+		}
+		defer n.order.Release(1)
 		if !still() {
 			return nil, errOutdated
 		}
@@ -268,7 +279,7 @@ func untilDeadline(ctx context.Context) time.Duration {
 // surelyNot reports whether a command that failed with err was surely not
 // committed, and will not be.
 func surelyNot(err error) bool {
-	for _, e := range []error{errNoLeader, errOutdated, raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
+	for _, e := range []error{errNoLeader, errOutdated, errNoTurn, raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
 		if errors.Is(err, e) {
 			return true
 		}

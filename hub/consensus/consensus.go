@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -97,9 +98,9 @@ type Node struct {
 	leaderChanges atomic.Uint64
 	barrierTerm   atomic.Uint64 // newest term in which everything before it is applied here
 
-	// Commands are given to raft under order, shared; one that goes alone has it for
-	// itself, and begins another era.
-	order sync.RWMutex
+	// Who gives a command to raft has one turn of order until it is applied; one that goes
+	// alone has all of them, and begins another era. It is no mutex: raft may take long.
+	order *semaphore.Weighted
 	era   atomic.Uint64
 
 	mu       sync.Mutex
@@ -125,7 +126,8 @@ func New(cfg Config) (*Node, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	n := &Node{
-		cfg: cfg, log: cfg.Log, raftLog: newRaftLog(cfg.Log),
+		order: semaphore.NewWeighted(everyTurn),
+		cfg:   cfg, log: cfg.Log, raftLog: newRaftLog(cfg.Log),
 		layer: newLayer(cfg.Addr, cfg.Dial),
 		lead:  make(chan bool), ready: make(chan struct{}), failed: make(chan error, 1),
 		elect: newAnnouncer(),

@@ -51,8 +51,8 @@ func Trailing(entries uint64, bytes int64, limit uint64) uint64 {
 
 // AloneWaits reports whether a command that goes alone waits for those before it.
 func (n *Node) AloneWaits() bool {
-	if n.order.TryRLock() {
-		n.order.RUnlock()
+	if n.order.TryAcquire(1) {
+		n.order.Release(1)
 		return false
 	}
 	return true
