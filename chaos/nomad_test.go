@@ -59,6 +59,7 @@ func TestNomadsClient(t *testing.T) {
 
 	task := nomad.NewTask("main", "raw_exec").SetConfig("command", "/bin/sh").
 		SetConfig("args", []string{"-c", "echo hello from $NOMAD_ALLOC_NAME; exec sleep 86400"})
+	task.Actions = []*nomad.Action{{Name: "greet", Command: "sh", Args: []string{"-c", "echo ${NOMAD_ALLOC_NAME}; read line; echo $line >&2; exit 5"}}}
 	job := nomad.NewServiceJob("web", "web", "global", 50).AddDatacenter("*").
 		AddTaskGroup(nomad.NewTaskGroup("site", 2).AddTask(task))
 	reg, _, err := client.Jobs().Register(job, nil)
@@ -161,6 +162,7 @@ func mustServeOperators(t *testing.T, client *nomad.Client, alloc *nomad.Allocat
 		t.Fatalf("secrets: %v", err)
 	}
 	mustRunCommands(t, client, alloc)
+	mustRunActions(t, client, alloc)
 	mustMeasure(t, client, alloc)
 	mustArrange(t, client)
 	mustHear(t, client, alloc)
@@ -286,6 +288,42 @@ func mustRunCommands(t *testing.T, client *nomad.Client, alloc *nomad.Allocation
 				t.Errorf("a command on %s, terminal %t: code %d, %v, wrote %q and %q", stub.NodeName, tty, code, err, out.String(), wrong.String())
 			}
 		}
+	}
+}
+
+// mustRunActions runs the job's action in each of its allocations, and in any: the edge of
+// one at most has its session at the hub that is asked.
+func mustRunActions(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
+	t.Helper()
+	var actions []struct {
+		Name, Command, TaskName, TaskGroupName string
+		Args                                   []string
+	}
+	if _, err := client.Raw().Query("/v1/job/web/actions", &actions, nil); err != nil || len(actions) != 1 ||
+		actions[0].Name != "greet" || actions[0].TaskName != "main" || actions[0].TaskGroupName != "site" || len(actions[0].Args) != 2 {
+		t.Fatalf("actions %+v, %v", actions, err)
+	}
+	stubs, _, err := client.Jobs().Allocations(alloc.JobID, false, nil)
+	if err != nil || len(stubs) != 2 {
+		t.Fatalf("%d allocations, %v", len(stubs), err)
+	}
+	for _, on := range []*nomad.Allocation{
+		{ID: stubs[0].ID, NodeID: stubs[0].NodeID, TaskGroup: "site", Name: stubs[0].Name},
+		{ID: stubs[1].ID, NodeID: stubs[1].NodeID, TaskGroup: "site", Name: stubs[1].Name},
+		{TaskGroup: "site", NodeID: stubs[0].NodeID, Name: "web.site["},
+	} {
+		for _, tty := range []bool{false, true} {
+			var out, wrong strings.Builder
+			code, err := client.Jobs().ActionExec(t.Context(), on, "web", "main", tty, nil, "greet", strings.NewReader("typed\n"), &out, &wrong, nil, nil)
+			said := out.String() + wrong.String()
+			if err != nil || code != 5 || !strings.Contains(said, on.Name) || !strings.Contains(said, "typed") || tty != (wrong.Len() == 0) {
+				t.Errorf("an action in %q, terminal %t: code %d, %v, wrote %q and %q", on.ID, tty, code, err, out.String(), wrong.String())
+			}
+		}
+	}
+	on := &nomad.Allocation{ID: stubs[0].ID, NodeID: stubs[0].NodeID, TaskGroup: "site"}
+	if _, err := client.Jobs().ActionExec(t.Context(), on, "web", "main", false, nil, "nope", strings.NewReader(""), io.Discard, io.Discard, nil, nil); err == nil || !strings.Contains(err.Error(), `no action "nope"`) {
+		t.Errorf("an action that there is none of: %v", err)
 	}
 }
 

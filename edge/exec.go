@@ -25,7 +25,7 @@ func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Tal
 	})
 	out := &execWriter{frames: syncproto.NewWriter(talk)}
 	code, err := l.e.exec(ctx, req, fleet.Exec{
-		Command: req.Command, TTY: req.TTY, Stdin: stdin, Stdout: outputOf{out, false}, Stderr: outputOf{out, true}, Sizes: sizes,
+		Command: req.Command, Action: req.Action, TTY: req.TTY, Stdin: stdin, Stdout: outputOf{out, false}, Stderr: outputOf{out, true}, Sizes: sizes,
 	})
 	err = out.write(syncproto.ExecOutput{Exited: true, Code: code, Error: fleet.AsError(err)})
 	_ = talk.SetReadDeadline(time.Unix(1, 0)) // a stream that is over reads no more either
@@ -35,8 +35,12 @@ func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Tal
 }
 
 func (e *Edge) exec(ctx context.Context, req syncproto.Request, x fleet.Exec) (int, error) {
-	if len(req.Command) == 0 || req.Command[0] == "" {
-		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command in allocation %s: no command is given", fleet.Short(req.Alloc))
+	action := req.Kind == syncproto.RequestAction
+	switch {
+	case action && (req.Action == "" || len(req.Command) > 0):
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run an action in allocation %s: no action is named, or a command beside it", fleet.Short(req.Alloc))
+	case !action && (len(req.Command) == 0 || req.Command[0] == "" || req.Action != ""):
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command in allocation %s: no command is given, or an action beside it", fleet.Short(req.Alloc))
 	}
 	s, err := e.held(ctx, req.Alloc)
 	if err != nil {
@@ -46,7 +50,11 @@ func (e *Edge) exec(ctx context.Context, req syncproto.Request, x fleet.Exec) (i
 	if err != nil {
 		return 0, err
 	}
-	e.log.Info("command is run beside a task", "alloc_id", req.Alloc, "task", task, "command", req.Command[0])
+	if action {
+		e.log.Info("action is run beside a task", "alloc_id", req.Alloc, "task", task, "action", req.Action)
+	} else {
+		e.log.Info("command is run beside a task", "alloc_id", req.Alloc, "task", task, "command", req.Command[0])
+	}
 	return e.allocs.Exec(ctx, req.Alloc, task, x)
 }
 

@@ -8,7 +8,10 @@ type TerminalSize struct{ Width, Height uint16 }
 // Exec is a command that is run where a task runs, and what it is connected to.
 type Exec struct {
 	Command []string // a program, found as a task's own, and its arguments
-	TTY     bool     // it has a terminal of its own, whose output is Stdout
+	// Action is run instead of Command: it names one of the task's, in the version of the
+	// job that its edge has, and ${…} in it is replaced as in the task's own config.
+	Action string
+	TTY    bool // it has a terminal of its own, whose output is Stdout
 	// Stdin is closed by whoever runs the command once that has ended: a Read in
 	// progress must end then.
 	Stdin          io.ReadCloser

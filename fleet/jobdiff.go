@@ -171,7 +171,13 @@ func diffTrees(old, updated map[string]any) (fields []FieldDiff, objects []Objec
 		case key == "Meta" || key == "Env":
 			fields = append(fields, diffFields(flatten(key, was), flatten(key, is))...)
 		case listed[key] != "":
-			objects = append(objects, diffLists(listed[key], was, is)...)
+			old, updated := asList(was), asList(is)
+			if key == "Actions" { // their names are unique in a task
+				var edited []ObjectDiff
+				edited, old, updated = diffNamed(listed[key], old, updated)
+				objects = append(objects, edited...)
+			}
+			objects = append(objects, diffLists(listed[key], old, updated)...)
 		default:
 			if f := diffFields(flatten("", was), flatten("", is)); len(f) > 0 {
 				objects = append(objects, ObjectDiff{Type: diffType(!isEmpty(was), !isEmpty(is)), Name: key, Fields: f})
@@ -181,10 +187,32 @@ func diffTrees(old, updated map[string]any) (fields []FieldDiff, objects []Objec
 	return fields, objects
 }
 
+func asList(v any) []any {
+	list, _ := v.([]any)
+	return list
+}
+
+// diffNamed compares those objects of two lists that have the same Name, field by field,
+// and returns the others.
+func diffNamed(name string, was, is []any) (edited []ObjectDiff, old, updated []any) {
+	nameOf := func(e any) any { m, _ := e.(map[string]any); return m["Name"] }
+	updated = slices.Clone(is)
+	for _, e := range was {
+		i := slices.IndexFunc(updated, func(x any) bool { return nameOf(x) == nameOf(e) })
+		if i < 0 {
+			old = append(old, e)
+			continue
+		}
+		if f := diffFields(flatten("", e), flatten("", updated[i])); len(f) > 0 {
+			edited = append(edited, ObjectDiff{Type: DiffEdited, Name: fmt.Sprintf("%s[%v]", name, nameOf(e)), Fields: f})
+		}
+		updated = slices.Delete(updated, i, i+1)
+	}
+	return edited, old, updated
+}
+
 // diffLists compares lists of objects as sets: one that changed is deleted and added.
-func diffLists(name string, old, updated any) []ObjectDiff {
-	was, _ := old.([]any)
-	is, _ := updated.([]any)
+func diffLists(name string, was, is []any) []ObjectDiff {
 	var diffs []ObjectDiff
 	for _, e := range was {
 		if !containsTree(is, e) {

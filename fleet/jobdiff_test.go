@@ -53,6 +53,24 @@ func TestDiffJobs(t *testing.T) {
 	}
 }
 
+// Actions are compared by name, field by field, and change in place.
+func TestDiffJobsOfActions(t *testing.T) {
+	old, updated := job(), job()
+	old.TaskGroups[0].Tasks[0].Actions = []fleet.Action{{Name: "flush", Command: "sh", Args: []string{"-c", "a"}}, {Name: "gone", Command: "x"}}
+	updated.TaskGroups[0].Tasks[0].Actions = []fleet.Action{{Name: "new", Command: "y"}, {Name: "flush", Command: "sh", Args: []string{"-c", "b"}}}
+	d := fleet.DiffJobs(old, updated)
+	wantEqual(t, "task", d.TaskGroups[0].Tasks, []fleet.TaskDiff{{
+		Type: fleet.DiffEdited, Name: "t", Annotations: []string{fleet.ForcesInPlace},
+		Objects: []fleet.ObjectDiff{
+			{Type: fleet.DiffEdited, Name: "Action[flush]", Fields: []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "Args[1]", Old: "a", New: "b"}}},
+			{Type: fleet.DiffDeleted, Name: "Action", Fields: []fleet.FieldDiff{
+				{Type: fleet.DiffDeleted, Name: "Command", Old: "x"}, {Type: fleet.DiffDeleted, Name: "Name", Old: "gone"}}},
+			{Type: fleet.DiffAdded, Name: "Action", Fields: []fleet.FieldDiff{
+				{Type: fleet.DiffAdded, Name: "Command", New: "y"}, {Type: fleet.DiffAdded, Name: "Name", New: "new"}}},
+		},
+	}})
+}
+
 func TestDiffJobsEnds(t *testing.T) {
 	same := job()
 	same.Version, same.Stable = 4, true

@@ -54,7 +54,6 @@ var unsupported = []struct {
 	{"consul block", "leave it out: there is no Consul here", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},
 	{"secret block", "leave it out, and have the task ask for its secrets itself", []string{"TaskGroups.Tasks.Secrets"}},
 	{"identity block", "leave it out: no tokens are made for tasks", []string{"TaskGroups.Tasks.Identity", "TaskGroups.Tasks.Identities"}},
-	{"action block", "leave it out; skerry alloc exec runs a command beside a task", []string{"TaskGroups.Tasks.Actions"}},
 	{"schedule block", "leave it out; a periodic batch job runs at times", []string{"TaskGroups.Tasks.Schedule"}},
 	{"kind", "leave it out: it is of a service mesh", []string{"TaskGroups.Tasks.Kind"}},
 	{"disabled logs (enabled = false)", "leave it out; max_files and max_file_size bound what logs take", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},

@@ -20,7 +20,7 @@ var uses = map[string]string{
 	"Sticky": `true`, "RenderTemplates": `true`, "Disabled": `true`,
 	"User": `"nobody"`, "Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
 	"DispatchPayload": `{"File": "x"}`, "VolumeMounts": `[{}]`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
-	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`, "Actions": `[{}]`,
+	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
 	"Mode": `"bridge"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"a": "b"}}`, "Hostname": `"x"`,
 	"Provider": `"consul"`, "AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,

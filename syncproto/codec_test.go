@@ -116,6 +116,7 @@ func samples() map[string]syncproto.Message {
 		"request-signal":  syncproto.Request{Kind: syncproto.RequestSignal, Alloc: allocA, Task: "t", Signal: "SIGHUP", Everything: true},
 		"request-monitor": syncproto.Request{Kind: syncproto.RequestMonitor, Level: "DEBUG", JSON: true},
 		"request-exec":    syncproto.Request{Kind: syncproto.RequestExec, Alloc: allocA, Task: "t", Command: []string{"sh", "-l"}, TTY: true},
+		"request-action":  syncproto.Request{Kind: syncproto.RequestAction, Alloc: allocA, Task: "t", Action: "greet", TTY: true},
 		"exec-input":      syncproto.ExecInput{Stdin: []byte("ls\n"), Close: true, Width: 80, Height: 24},
 		"exec-output":     syncproto.ExecOutput{Stdout: []byte("a"), Stderr: []byte("b")},
 		"exec-exit":       syncproto.ExecOutput{Exited: true, Code: 130, Error: fleet.Errorf(fleet.CodeConflict, "the task has ended")},

@@ -45,7 +45,7 @@ const (
 	FrameEnroll       FrameType = 15
 	FrameEnrolled     FrameType = 16
 	FrameResync       FrameType = 17 // hub -> edge: say everything again
-	FrameExecInput    FrameType = 18 // hub -> edge, on a stream whose Request is RequestExec
+	FrameExecInput    FrameType = 18 // hub -> edge, on a stream whose Request is RequestExec or RequestAction
 	FrameExecOutput   FrameType = 19 // its other direction
 )
 
@@ -277,12 +277,17 @@ type Request struct {
 
 	Level string `cbor:"14,keyasint,omitempty"` // of logs
 	JSON  bool   `cbor:"15,keyasint,omitempty"` // logs as JSON
+
+	Action string `cbor:"16,keyasint,omitempty"` // name of the task's action to run
 }
 
 // Lasts reports whether what follows the Reply goes on until somebody has had enough.
 func (r Request) Lasts() bool {
-	return r.Follow || r.Kind == RequestExec || r.Kind == RequestMonitor
+	return r.Follow || r.Converses() || r.Kind == RequestMonitor
 }
+
+// Converses reports whether ExecInput frames follow it, and ExecOutput frames its Reply.
+func (r Request) Converses() bool { return r.Kind == RequestExec || r.Kind == RequestAction }
 
 // Kinds of Request: a task's output, what lies in an allocation's folder (a list
 // and a description are JSON), how its checks went (JSON), what is used (JSON), and what is done to one task, or to all that run
@@ -298,6 +303,9 @@ const (
 	// RequestExec runs a command where a task runs. ExecInput frames follow it, and
 	// ExecOutput frames its Reply.
 	RequestExec = "exec"
+	// RequestAction runs an action of a task, as RequestExec runs a command. What it is,
+	// the edge knows: by the version of the job that it has.
+	RequestAction = "action"
 	// RequestChecks asks how the checks of an allocation went: JSON.
 	RequestChecks = "checks"
 	// RequestUsage asks what an allocation's tasks use (Task: one of them), or without

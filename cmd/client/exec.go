@@ -18,12 +18,16 @@ import (
 // execBeat is how often a command's connection says that somebody is there.
 const execBeat = 10 * time.Second
 
-// Exec runs a command: path and q name it. It returns its exit code. What is read of
+// Exec runs a command: path, escaped, and q name it. It returns its exit code. What is read of
 // x.Stdin may go on when it returns: a terminal's cannot be interrupted.
 func (c *Client) Exec(ctx context.Context, path string, q url.Values, x fleet.Exec) (int, error) {
 	u := *c.base
 	u.Scheme = strings.Replace(u.Scheme, "http", "ws", 1)
-	u.Path, u.RawQuery = path, c.named(q).Encode()
+	var err error
+	if u.Path, err = url.PathUnescape(path); err != nil {
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: the path %q is not one", path)
+	}
+	u.RawPath, u.RawQuery = path, c.named(q).Encode()
 	dialer := websocket.Dialer{NetDialContext: c.http.Transport.(*http.Transport).DialContext, HandshakeTimeout: 2 * Wait}
 	conn, resp, err := dialer.DialContext(ctx, u.String(), nil)
 	if err != nil {

@@ -40,15 +40,22 @@ func allocExec(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !cmd.Flags().Changed("tty") {
-				f.tty = f.interactive && isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
+			text, err := json.Marshal(args[1:])
+			if err != nil {
+				return fmt.Errorf("run a command: %w", err)
 			}
-			return f.run(cmd, hub, stub.ID, args[1:])
+			return f.run(cmd, hub, "/v1/client/allocation/"+string(stub.ID)+"/exec", url.Values{"command": {string(text)}})
 		},
 	}
+	c.Flags().SetInterspersed(false)
+	f.add(c, "the task; needed where the allocation has several")
+	return c
+}
+
+// add gives a command the flags; task says what that one is for.
+func (f *execFlags) add(c *cobra.Command, task string) {
 	flags := c.Flags()
-	flags.SetInterspersed(false)
-	flags.StringVar(&f.task, "task", "", "the task; needed where the allocation has several")
+	flags.StringVar(&f.task, "task", "", task)
 	flags.BoolVarP(&f.interactive, "interactive", "i", true, "the command reads what is typed")
 	flags.BoolVarP(&f.tty, "tty", "t", true, "it has a terminal; as a rule where this is one")
 	flags.StringVarP(&f.escape, "escape", "e", "~", `what leaves the command, with a dot, at the start of a line; "none"`)
@@ -57,7 +64,6 @@ func allocExec(o *operator) *cobra.Command {
 	if err := flags.MarkHidden("template"); err != nil {
 		panic(err) // it is the flag above
 	}
-	return c
 }
 
 func isTerminal(of any) bool {
@@ -65,14 +71,14 @@ func isTerminal(of any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func (f *execFlags) run(cmd *cobra.Command, hub *client.Client, id fleet.AllocID, command []string) error {
+// run runs what path and q name, and ends as it does.
+func (f *execFlags) run(cmd *cobra.Command, hub *client.Client, path string, q url.Values) error {
 	leave, err := f.leave()
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(command)
-	if err != nil {
-		return fmt.Errorf("run a command: %w", err)
+	if !cmd.Flags().Changed("tty") {
+		f.tty = f.interactive && isTerminal(cmd.InOrStdin()) && isTerminal(cmd.OutOrStdout())
 	}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
@@ -93,8 +99,9 @@ func (f *execFlags) run(cmd *cobra.Command, hub *client.Client, id fleet.AllocID
 			x.Stdin = io.NopCloser(&escapes{from: in, char: leave, leave: func() { left.Store(true); cancel() }})
 		}
 	}
-	q := url.Values{"task": {f.task}, "tty": {strconv.FormatBool(f.tty)}, "command": {string(text)}}
-	code, err := hub.Exec(ctx, "/v1/client/allocation/"+string(id)+"/exec", q, x)
+	q.Set("task", f.task)
+	q.Set("tty", strconv.FormatBool(f.tty))
+	code, err := hub.Exec(ctx, path, q, x)
 	switch {
 	case left.Load() && errors.Is(err, context.Canceled):
 		return nil

@@ -19,7 +19,7 @@ import (
 func jobCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "job", Short: "Run, plan, show, scale, restart and stop jobs"}
 	c.AddCommand(jobRun(o), jobPlan(o), jobValidate(o), jobStatus(o), jobStop(o), jobInspect(o), jobHistory(o), jobRevert(o))
-	c.AddCommand(jobScale(o), jobScalingEvents(o), jobEval(o), jobTag(o), jobDispatch(o), jobPeriodic(o), jobRestart(o))
+	c.AddCommand(jobScale(o), jobScalingEvents(o), jobEval(o), jobTag(o), jobDispatch(o), jobPeriodic(o), jobRestart(o), actionCommand(o))
 	return c
 }
 

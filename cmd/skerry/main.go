@@ -131,7 +131,7 @@ func command() *cobra.Command {
 		root.AddCommand(c)
 	}
 	o := &operator{}
-	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o), operatorCommand(o), systemCommand(o), deploymentCommand(o), serviceCommand(o), scalingCommand(o), namespaceCommand(o), monitorCommand(o)} {
+	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o), operatorCommand(o), systemCommand(o), deploymentCommand(o), serviceCommand(o), scalingCommand(o), namespaceCommand(o), monitorCommand(o), actionCommand(o)} {
 		o.addTo(c)
 		root.AddCommand(c)
 	}

@@ -100,7 +100,7 @@ func (s *session) answer(ctx context.Context, stream *transport.Stream) {
 	reply := syncproto.NewWriter(stream)
 	switch {
 	case err != nil:
-	case req.Kind == syncproto.RequestExec:
+	case req.Converses():
 		if err := reply.Write(syncproto.Reply{}); err == nil {
 			s.cfg.Edge.Exec(ctx, req, talk{frames.Rest(), stream})
 		}

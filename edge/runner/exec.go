@@ -26,6 +26,11 @@ func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, erro
 	if !ok {
 		return 0, fleet.Errorf(fleet.CodeUnsupported, "run a command beside task %q: its driver %q runs none", name, a.driver)
 	}
+	if x.Action != "" {
+		if x.Command, err = r.action(name, x.Action); err != nil {
+			return 0, err
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var watching sync.WaitGroup
@@ -47,6 +52,31 @@ func (r *Runner) Exec(ctx context.Context, name string, x fleet.Exec) (int, erro
 	default:
 	}
 	return code, err
+}
+
+// action is the command of a task's action, in the newest version of the job.
+func (r *Runner) action(name, action string) ([]string, error) {
+	for _, t := range r.tasks {
+		if t.name != name {
+			continue
+		}
+		s, err := t.spec()
+		if err != nil {
+			return nil, err
+		}
+		a := s.task.Action(action)
+		if a == nil {
+			return nil, fleet.Errorf(fleet.CodeNotFound, "run action %q: task %q of allocation %s has none of that name in version %d of its job",
+				action, name, fleet.Short(r.id), s.alloc.Job.Version)
+		}
+		env := t.env(s)
+		command := []string{env.Replace(a.Command)}
+		for _, arg := range a.Args {
+			command = append(command, env.Replace(arg))
+		}
+		return command, nil
+	}
+	return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %s has no task %q", fleet.Short(r.id), name)
 }
 
 // attempt finds the attempt of a task that runs.

@@ -2,6 +2,8 @@ package runner_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,8 +24,12 @@ func (d withShell) Recover(ctx context.Context, cfg drivers.TaskConfig, h driver
 }
 
 func (shellTask) Exec(ctx context.Context, x fleet.Exec) (int, error) {
-	if x.Command[0] == "true" {
+	switch x.Command[0] {
+	case "true":
 		return 0, nil
+	case "echo":
+		_, err := fmt.Fprint(x.Stdout, strings.Join(x.Command[1:], " "))
+		return 7, err
 	}
 	<-ctx.Done()
 	return 0, ctx.Err()
@@ -78,5 +84,55 @@ func TestDriversWithoutCommands(t *testing.T) {
 		if _, err := r.Exec(m.Context(), "a", fleet.Exec{Command: []string{"true"}}); fleet.CodeOf(err) != fleet.CodeUnsupported {
 			t.Errorf("got %v", err)
 		}
+	})
+}
+
+// An action is what the newest version of the job says, without a restart of its task, and
+// what is interpolated in it is what the task has.
+func TestActions(t *testing.T) {
+	with := func(tk fleet.Task, as ...fleet.Action) fleet.Task {
+		tk.Env = map[string]string{"SHOP": "7"}
+		tk.Actions = as
+		return tk
+	}
+	greet := fleet.Action{Name: "greet", Command: "echo", Args: []string{"${NOMAD_TASK_NAME}", "${SHOP}", "${node.datacenter}", "${unknown} $SHOP"}}
+	bubble(t, allocOf(fleet.JobTypeService, nil, with(task("a", nil), greet), task("b", nil)), func(m *machine) {
+		f := m.factory()
+		f.Node = func() fleet.Node { return fleet.Node{Datacenter: "port"} }
+		f.Drivers[sim.Name] = withShell{f.Drivers[sim.Name]}
+		r, err := f.New(m.alloc, m.journal.last(), m.journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := m.start(r)
+		synctest.Wait()
+		run := func(task, action, says string, code fleet.Code) {
+			t.Helper()
+			var out strings.Builder
+			exit, err := r.Exec(m.Context(), task, fleet.Exec{Action: action, Stdout: &out})
+			if fleet.CodeOf(err) != code || out.String() != says || err == nil && exit != 7 {
+				t.Errorf("%s of %s: %d, %v, %q, want %q", action, task, exit, err, out.String(), says)
+			}
+		}
+		run("a", "greet", "a 7 port ${unknown} $SHOP", "")
+		run("a", "part", "", fleet.CodeNotFound)
+		run("b", "greet", "", fleet.CodeNotFound)
+		run("c", "greet", "", fleet.CodeNotFound)
+
+		newer := m.alloc
+		job := *m.alloc.Job
+		job.Version, job.TaskGroups = 1, []fleet.TaskGroup{m.alloc.Job.TaskGroups[0]}
+		part := fleet.Action{Name: "part", Command: "echo", Args: []string{"x"}}
+		job.TaskGroups[0].Tasks = []fleet.Task{with(task("a", nil), part), task("b", nil)}
+		newer.Job, newer.JobVersion = &job, 1
+		r.Update(newer)
+		synctest.Wait()
+		run("a", "part", "x", "")
+		run("a", "greet", "", fleet.CodeNotFound)
+		if n := m.endings(time.Now(), fleet.TaskRestarting, fleet.TaskKilling); n != "" {
+			t.Errorf("what was journaled: %s", n)
+		}
+		a.Stop("")
+		a.mustEnd()
 	})
 }

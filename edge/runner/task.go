@@ -427,15 +427,22 @@ func (t *task) driver(name string) (drivers.Driver, error) {
 func (t *task) config(s spec) drivers.TaskConfig {
 	f := &t.runner.factory
 	dirs := f.Dirs.folders(t.runner.id, t.name)
-	node := f.Node()
-	env := fleet.NewTaskEnv(fleet.TaskPlace{
-		Alloc: &s.alloc, Node: &node, Task: t.name, Region: s.alloc.Job.Region,
-		AllocDir: dirs.alloc, TaskDir: dirs.local, SecretsDir: dirs.secrets,
-	})
+	env := t.env(s)
 	return drivers.TaskConfig{
 		ID: t.id(), AllocID: t.runner.id, Task: t.name,
 		Config: env.ReplaceAll(s.task.Config), Env: env.Vars(), Resources: s.task.Resources.Resources,
 		Dir: dirs.task, LogDir: dirs.logs, StateDir: f.Dirs.state(t.runner.id, t.name, t.rec.Attempt),
 		Logs: s.task.LogConfig, KillSignal: s.task.KillSignal, KillTimeout: s.task.KillTimeout,
 	}
+}
+
+// env is what the task runs in, and what ${…} stands for.
+func (t *task) env(s spec) fleet.TaskEnv {
+	f := &t.runner.factory
+	dirs := f.Dirs.folders(t.runner.id, t.name)
+	node := f.Node()
+	return fleet.NewTaskEnv(fleet.TaskPlace{
+		Alloc: &s.alloc, Node: &node, Task: t.name, Region: s.alloc.Job.Region,
+		AllocDir: dirs.alloc, TaskDir: dirs.local, SecretsDir: dirs.secrets,
+	})
 }

@@ -192,6 +192,7 @@ func (a *API) routes() {
 	a.stepRoutes()
 	a.allocRoutes()
 	a.orderRoutes()
+	a.actionRoutes()
 	a.evalRoutes()
 	a.deploymentRoutes()
 	a.clusterRoutes()

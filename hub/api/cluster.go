@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"time"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -129,7 +130,8 @@ func reachable(v *state.View, al *fleet.Alloc, what string) error {
 		return fleet.Errorf(fleet.CodeNotFound, "%s of allocation %s: its node %s is gone", what, fleet.Short(al.ID), fleet.Short(al.NodeID))
 	}
 	if n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown {
-		return fleet.Errorf(fleet.CodeUnavailable, "%s of allocation %s: its node %s is %s", what, fleet.Short(al.ID), n.Name, n.Status).
+		return fleet.Errorf(fleet.CodeUnavailable, "%s of allocation %s: its node %s is %s since %s",
+			what, fleet.Short(al.ID), n.Name, n.Status, time.Unix(n.StatusUpdatedAt, 0).UTC().Format(time.RFC3339)).
 			WithHint("on the edge itself: skerry local logs %s", fleet.Short(al.ID))
 	}
 	return nil

@@ -83,13 +83,25 @@ func (a *API) exec(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
+	a.converse(w, r, func() (errand, error) { return a.commandIn(r, req) })
+}
+
+// errand is what the edge of an allocation is asked to run in it.
+type errand struct {
+	alloc *fleet.Alloc
+	req   syncproto.Request
+}
+
+// converse runs, over a websocket, what an edge is asked for: where is called when the
+// client is there.
+func (a *API) converse(w http.ResponseWriter, r *http.Request, where func() (errand, error)) {
 	conn, err := execUpgrade.Upgrade(w, r, nil)
 	if err != nil {
 		a.cfg.Log.Debug("no websocket", "error", err)
 		return // it has answered
 	}
 	defer conn.Close()
-	err = a.execOver(r, req, &execConn{conn: conn})
+	err = a.execOver(r, &execConn{conn: conn}, where)
 	closing := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
 	if err != nil {
 		closing = websocket.FormatCloseMessage(4000+Status(fleet.CodeOf(err)), closeText(err))
@@ -112,19 +124,28 @@ func linger(conn net.Conn) {
 
 // execRequest reads what is asked, but for the allocation.
 func execRequest(r *http.Request) (syncproto.Request, error) {
-	p := r.URL.Query()
-	req := syncproto.Request{Kind: syncproto.RequestExec, Task: p.Get("task")}
-	if !websocket.IsWebSocketUpgrade(r) {
-		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: this endpoint speaks websocket").
-			WithHint("use skerry alloc exec, or a websocket client")
+	req, err := conversation(r, syncproto.RequestExec, "skerry alloc exec")
+	if err != nil {
+		return req, err
 	}
-	text := p.Get("command")
+	text := r.URL.Query().Get("command")
 	if len(text) > maxExecCommand {
 		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: it has %d bytes, at most %d are allowed", len(text), maxExecCommand)
 	}
 	if err := json.Unmarshal([]byte(text), &req.Command); err != nil || len(req.Command) == 0 || req.Command[0] == "" {
 		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: the parameter command is no JSON list of a program and its arguments").
 			WithHint(`write it like command=["ls","-l"]`)
+	}
+	return req, nil
+}
+
+// conversation begins to read what is to be run over a websocket.
+func conversation(r *http.Request, kind, command string) (syncproto.Request, error) {
+	p := r.URL.Query()
+	req := syncproto.Request{Kind: kind, Task: p.Get("task")}
+	if !websocket.IsWebSocketUpgrade(r) {
+		return req, fleet.Errorf(fleet.CodeInvalid, "run a command: this endpoint speaks websocket").
+			WithHint("use %s, or a websocket client", command)
 	}
 	if s := p.Get("tty"); s != "" {
 		var err error
@@ -136,24 +157,21 @@ func execRequest(r *http.Request) (syncproto.Request, error) {
 }
 
 // execOver serves a command over a websocket until either is over.
-func (a *API) execOver(r *http.Request, req syncproto.Request, client *execConn) error {
+func (a *API) execOver(r *http.Request, client *execConn, where func() (errand, error)) error {
 	if err := client.greet(r.URL.Query().Get("ws_handshake") == "true"); err != nil {
 		return err
 	}
-	v, al, err := a.freshAlloc(r)
+	to, err := where()
 	if err != nil {
 		return err
 	}
-	if req.Task, err = taskOf(al, req.Task); err != nil {
-		return err
-	}
-	if err := orderable(v, al, "run a command beside", req.Task); err != nil {
-		return err
-	}
-	req.Alloc = al.ID
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	edge, err := a.cfg.Edges.Talk(ctx, al.NodeID, req)
+	edge, err := a.cfg.Edges.Talk(ctx, to.alloc.NodeID, to.req)
+	if fleet.CodeOf(err) == fleet.CodeUnsupported { // its release is older
+		e := fleet.AsError(err)
+		return fleet.Errorf(e.Code, "node %s: %s", to.alloc.NodeName, e.Message).WithHint("%s", e.Hint)
+	}
 	if err != nil {
 		return err
 	}
@@ -161,7 +179,7 @@ func (a *API) execOver(r *http.Request, req syncproto.Request, client *execConn)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		defer cancel() // the client is gone, or the edge takes nothing: the command ends
-		a.cfg.Log.Debug("command's client is gone", "alloc", al.ID, "error", client.typed(edge))
+		a.cfg.Log.Debug("command's client is gone", "alloc", to.alloc.ID, "error", client.typed(edge))
 	})
 	serving.Go(func() {
 		defer cancel() // nothing is read of a client while the edge takes nothing
@@ -172,6 +190,19 @@ func (a *API) execOver(r *http.Request, req syncproto.Request, client *execConn)
 	client.endReading()
 	serving.Wait()
 	return err
+}
+
+// commandIn finds the allocation in which a command is to run.
+func (a *API) commandIn(r *http.Request, req syncproto.Request) (errand, error) {
+	v, al, err := a.freshAlloc(r)
+	if err != nil {
+		return errand{}, err
+	}
+	if req.Task, err = taskOf(al, req.Task); err != nil {
+		return errand{}, err
+	}
+	req.Alloc = al.ID
+	return errand{al, req}, orderable(v, al, "run a command beside", req.Task)
 }
 
 // execConn is a client's websocket.

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,7 +33,7 @@ type edgeTalk struct{ net.Conn }
 // hangs up by the end of what it reads.
 func talking(h *hub, serve func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer)) {
 	h.talk = func(ctx context.Context, req syncproto.Request) (io.ReadWriteCloser, error) {
-		if req.Command[0] == "refused" {
+		if slices.Contains(req.Command, "refused") {
 			return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
 		}
 		mine, its := net.Pipe()

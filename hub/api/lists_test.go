@@ -54,13 +54,13 @@ var listEndpoints = []listed{
 }
 
 // noLists are the other GETs: they answer with one thing, with what is bounded by the
-// number of hubs or by versions and rows that are kept, or with a stream.
+// number of hubs, by versions and rows that are kept or by what one job says, or with a stream.
 var noLists = []string{
 	"/v1/agent/health", "/v1/agent/members", "/v1/agent/monitor", "/v1/agent/self", "/v1/allocation/{id}", "/v1/allocation/{id}/history",
 	"/v1/client/allocation/{id}/checks", "/v1/client/allocation/{id}/exec", "/v1/client/allocation/{id}/stats", "/v1/client/stats",
 	"/v1/client/fs/cat/{id}", "/v1/client/fs/logs/{id}", "/v1/client/fs/ls/{id}", "/v1/client/fs/readat/{id}", "/v1/client/fs/stat/{id}",
 	"/v1/client/fs/stream/{id}", "/v1/deployment/progress/{id}", "/v1/deployment/{id}", "/v1/evaluation/{id}", "/v1/evaluations/count",
-	"/v1/event/stream", "/v1/fleet/status", "/v1/job/{id}", "/v1/job/{id}/deployment", "/v1/job/{id}/scale",
+	"/v1/event/stream", "/v1/fleet/status", "/v1/job/{id}", "/v1/job/{id}/action", "/v1/job/{id}/actions", "/v1/job/{id}/deployment", "/v1/job/{id}/scale",
 	"/v1/job/{id}/submission", "/v1/job/{id}/summary", "/v1/job/{id}/versions", "/v1/metrics", "/v1/namespace/{name}", "/v1/node/{id}",
 	"/v1/node/{id}/history", "/v1/node/{id}/{what}", "/v1/operator/autopilot/health", "/v1/operator/raft/configuration", "/v1/operator/scheduler/configuration",
 	"/v1/operator/snapshot", "/v1/regions", "/v1/scaling/policy/{id}", "/v1/status/leader", "/v1/status/peers",

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+func (a *API) actionRoutes() {
+	a.mux.HandleFunc("GET /v1/job/{id}/actions", a.read(a.jobActions))
+	a.mux.HandleFunc("GET /v1/job/{id}/action", a.runAction)
+}
+
+// jobActions lists the actions of a job, in the order of its file.
+func (a *API) jobActions(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	job, err := needJob(v, r, q)
+	if err != nil {
+		return nil, v.TableIndex("jobs"), err
+	}
+	return job.Actions(), job.ModifyIndex, nil
+}
+
+// runAction runs an action of a job over a websocket, as exec runs a command.
+func (a *API) runAction(w http.ResponseWriter, r *http.Request) {
+	req, err := conversation(r, syncproto.RequestAction, "skerry action")
+	if req.Action = r.URL.Query().Get("action"); err == nil && req.Action == "" {
+		err = fleet.Errorf(fleet.CodeInvalid, "run an action of job %s: none is named", jobID(r)).
+			WithHint("skerry action --job %s lists them", jobID(r))
+	}
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	a.converse(w, r, func() (errand, error) { return a.actionIn(r, req) })
+}
+
+// actionIn finds the allocation in which an action is to run: the one that is named, or
+// one of those that run.
+func (a *API) actionIn(r *http.Request, req syncproto.Request) (errand, error) {
+	q, err := parseQuery(r)
+	if err != nil {
+		return errand{}, err
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return errand{}, err
+	}
+	v, p := a.cfg.State.View(), r.URL.Query()
+	job, err := needJob(v, r, q)
+	if err != nil {
+		return errand{}, err
+	}
+	want := wantedAction{job: job, group: p.Get("group"), task: req.Task, name: req.Action}
+	var al *fleet.Alloc
+	if id := fleet.AllocID(p.Get("allocID")); id != "" {
+		al, err = want.in(v, id)
+	} else {
+		al, err = want.anywhere(v)
+	}
+	if err != nil {
+		return errand{}, err
+	}
+	if al.Job == nil {
+		return errand{}, fleet.Errorf(fleet.CodeInternal, "run an action: allocation %s is without its job", fleet.Short(al.ID))
+	}
+	// What runs there may be an older version of the job, and is the one that counts.
+	action, err := al.Job.Action(al.TaskGroup, want.task, want.name)
+	if err != nil {
+		return errand{}, err
+	}
+	req.Alloc, req.Task = al.ID, action.TaskName
+	return errand{al, req}, orderable(v, al, "run an action beside", req.Task)
+}
+
+// wantedAction is an action of a job; group and task may be "".
+type wantedAction struct {
+	job               *fleet.Job
+	group, task, name string
+}
+
+// in returns the allocation that is named, where it is one of the job's.
+func (w wantedAction) in(v *state.View, id fleet.AllocID) (*fleet.Alloc, error) {
+	al, ok := v.Alloc(id)
+	switch {
+	case !ok:
+		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %q not found", id)
+	case al.Namespace != w.job.Namespace || al.JobID != w.job.ID:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "allocation %s is one of job %s, and not of %s", fleet.Short(id), al.JobID, w.job.ID)
+	case w.group != "" && al.TaskGroup != w.group:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "allocation %s is one of group %s, and not of %s", fleet.Short(id), al.TaskGroup, w.group)
+	}
+	return al, nil
+}
+
+// anywhere returns an allocation that runs the action's task, within reach where one is:
+// the newest version first, then by id.
+func (w wantedAction) anywhere(v *state.View) (*fleet.Alloc, error) {
+	action, err := w.job.Action(w.group, w.task, w.name)
+	if err != nil {
+		return nil, err
+	}
+	var found []*fleet.Alloc
+	for al := range v.AllocsByJob(w.job.Namespace, w.job.ID) {
+		task := taskIn(al, action)
+		lives := al.ClientStatus == fleet.ClientRunning || al.ClientStatus == fleet.ClientUnknown
+		if lives && !al.ServerTerminal() && task != nil && task.Action(w.name) != nil {
+			found = append(found, al)
+		}
+	}
+	if len(found) == 0 {
+		return nil, fleet.Errorf(fleet.CodeConflict, "run action %q of job %s: no allocation of group %s runs", w.name, w.job.ID, action.TaskGroupName).
+			WithHint("skerry job status %s says why", w.job.ID)
+	}
+	far := func(al *fleet.Alloc) int {
+		if reachable(v, al, "") != nil {
+			return 1
+		}
+		return 0
+	}
+	return slices.MinFunc(found, func(x, y *fleet.Alloc) int {
+		return cmp.Or(cmp.Compare(far(x), far(y)), cmp.Compare(y.JobVersion, x.JobVersion), cmp.Compare(x.ID, y.ID))
+	}), nil
+}
+
+// taskIn is the task of an action, in the version of the job that an allocation runs; nil
+// where it is not one of its tasks.
+func taskIn(al *fleet.Alloc, action fleet.JobAction) *fleet.Task {
+	if g := al.Group(); g != nil && g.Name == action.TaskGroupName {
+		return g.Task(action.TaskName)
+	}
+	return nil
+}
