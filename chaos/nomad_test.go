@@ -60,6 +60,7 @@ func TestNomadsClient(t *testing.T) {
 	task := nomad.NewTask("main", "raw_exec").SetConfig("command", "/bin/sh").
 		SetConfig("args", []string{"-c", "echo hello from $NOMAD_ALLOC_NAME; exec sleep 86400"})
 	task.Actions = []*nomad.Action{{Name: "greet", Command: "sh", Args: []string{"-c", "echo ${NOMAD_ALLOC_NAME}; read line; echo $line >&2; exit 5"}}}
+	task.ShutdownDelay = time.Hour // no stop of this test waits for it
 	job := nomad.NewServiceJob("web", "web", "global", 50).AddDatacenter("*").
 		AddTaskGroup(nomad.NewTaskGroup("site", 2).AddTask(task))
 	reg, _, err := client.Jobs().Register(job, nil)
@@ -101,7 +102,7 @@ func TestNomadsClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := client.Jobs().Deregister("web", false, nil); err != nil {
+	if _, _, err := client.Jobs().DeregisterOpts("web", &nomad.DeregisterOptions{NoShutdownDelay: true}, nil); err != nil {
 		t.Fatal(err)
 	}
 	stopped, _, err := client.Jobs().Info("web", &nomad.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: time.Minute})

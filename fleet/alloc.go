@@ -71,6 +71,9 @@ type Alloc struct {
 type DesiredTransition struct {
 	Migrate    bool // replace it, on any node
 	Reschedule bool
+	// NoShutdownDelay has its edge leave out every shutdown_delay when it stops it, and
+	// end one that has begun.
+	NoShutdownDelay bool `json:",omitempty"`
 }
 
 // AllocState is an entry in the record of what the hub concluded, in order. The

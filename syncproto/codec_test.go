@@ -107,6 +107,10 @@ func samples() map[string]syncproto.Message {
 				{Cron: "0 2 * * *", Duration: 3 * time.Hour}, {Cron: "@weekly", Duration: time.Hour, TimeZone: "Europe/Oslo"},
 			}}},
 		},
+		"desired-without-delay": syncproto.Desired{
+			Index: 52, Cluster: "c1", Term: 4,
+			Stop: []syncproto.DesiredStop{{ID: "a2", Reason: "the job was stopped", ModifyIndex: 52, NoDelay: true}},
+		},
 		"received":        syncproto.Received{Index: 50, Missing: []string{"h"}},
 		"holdings":        syncproto.Holdings{Allocs: []fleet.AllocID{allocA}},
 		"probe":           syncproto.Probe{Number: 3},

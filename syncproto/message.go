@@ -202,6 +202,8 @@ type DesiredAlloc struct {
 	// StopWindows are those of a DesiredStop that has named the allocation. A hub does not
 	// send them: so the edge's journal keeps them.
 	StopWindows []DesiredWindow `cbor:"15,keyasint,omitempty"`
+	// StopNow is NoDelay of such a DesiredStop, and kept in the same way.
+	StopNow bool `cbor:"16,keyasint,omitempty"`
 }
 
 // DesiredStop names an allocation to stop and says why.
@@ -212,6 +214,9 @@ type DesiredStop struct {
 	// Windows are those in which the stop may begin; none: at once. An edge that does not
 	// know of them stops at once.
 	Windows []DesiredWindow `cbor:"4,keyasint,omitempty"`
+	// NoDelay leaves out every shutdown_delay, and ends one that has begun. An edge that
+	// does not know of it waits for them.
+	NoDelay bool `cbor:"5,keyasint,omitempty"`
 }
 
 // DesiredWindow is a fleet.UpdateWindow.

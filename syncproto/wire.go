@@ -112,6 +112,7 @@ type wireDesiredAlloc struct {
 	Deployment  fleet.DeploymentID `cbor:"13,keyasint,omitempty"`
 	Allotment   *wireAllotment     `cbor:"14,keyasint,omitempty"`
 	StopWindows []DesiredWindow    `cbor:"15,keyasint,omitempty"`
+	StopNow     bool               `cbor:"16,keyasint,omitempty"`
 }
 
 // MarshalCBOR writes the frozen form.
@@ -120,7 +121,7 @@ func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
 		ID: d.ID, Namespace: d.Namespace, JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash,
 		TaskGroup: d.TaskGroup, Name: d.Name, NodeName: d.NodeName, Resources: wireResources(d.Resources),
 		Previous: d.Previous, CreateIndex: d.CreateIndex, ModifyIndex: d.ModifyIndex, Deployment: d.Deployment, StopWindows: d.StopWindows,
-		Allotment: allotmentToWire(d.Allotment),
+		StopNow: d.StopNow, Allotment: allotmentToWire(d.Allotment),
 	})
 }
 
@@ -134,7 +135,7 @@ func (d *DesiredAlloc) UnmarshalCBOR(b []byte) error {
 		ID: w.ID, Namespace: w.Namespace, JobID: w.JobID, JobVersion: w.JobVersion, JobHash: w.JobHash,
 		TaskGroup: w.TaskGroup, Name: w.Name, NodeName: w.NodeName, Resources: fleet.Resources(w.Resources),
 		Previous: w.Previous, CreateIndex: w.CreateIndex, ModifyIndex: w.ModifyIndex, Deployment: w.Deployment, StopWindows: w.StopWindows,
-		Allotment: w.Allotment.allotment(),
+		StopNow: w.StopNow, Allotment: w.Allotment.allotment(),
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func allocLogs(o *operator) *cobra.Command {
 }
 
 func allocStop(o *operator) *cobra.Command {
-	var detach bool
+	var detach, noDelay bool
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop an allocation; its job gets another one in its place", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -164,21 +164,32 @@ func allocStop(o *operator) *cobra.Command {
 				EvalID fleet.EvalID
 				Index  fleet.Index
 			}
-			if err := hub.Write(cmd.Context(), http.MethodPost, "/v1/allocation/"+string(stub.ID)+"/stop", nil, &answer); err != nil {
+			path := fmt.Sprintf("/v1/allocation/%s/stop?no_shutdown_delay=%t", stub.ID, noDelay)
+			if err := hub.Write(cmd.Context(), http.MethodPost, path, nil, &answer); err != nil {
 				return err
 			}
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
+			if answer.EvalID == "" {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s has ended, or stops already\n", fleet.Short(stub.ID))
+				return err
+			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s stops, evaluation %s\n", fleet.Short(stub.ID), fleet.Short(answer.EvalID))
-			if detach || answer.EvalID == "" {
+			if detach {
 				return nil
 			}
 			return follow(cmd.Context(), hub, cmd.OutOrStdout(), answer.EvalID)
 		},
 	}
 	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
+	addNoDelay(c, &noDelay)
 	return c
+}
+
+// addNoDelay gives a command that stops things the flag that leaves the delay out.
+func addNoDelay(c *cobra.Command, noDelay *bool) {
+	c.Flags().BoolVar(noDelay, "no-shutdown-delay", false, "without the shutdown_delay of groups and tasks; also of what waits for it already")
 }
 
 func evalCommand(o *operator) *cobra.Command {

@@ -139,7 +139,7 @@ func writeValidation(cmd *cobra.Command, job *fleet.Job, err error) error {
 }
 
 func jobStop(o *operator) *cobra.Command {
-	var purge, detach bool
+	var purge, detach, noDelay bool
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop a job", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -148,7 +148,7 @@ func jobStop(o *operator) *cobra.Command {
 				return err
 			}
 			var answer api.EvalAnswer
-			path := jobPath(job.ID, "?purge="+fmt.Sprint(purge))
+			path := jobPath(job.ID, fmt.Sprintf("?purge=%t&no_shutdown_delay=%t", purge, noDelay))
 			if err := hub.Write(cmd.Context(), http.MethodDelete, path, nil, &answer); err != nil {
 				return err
 			}
@@ -163,6 +163,7 @@ func jobStop(o *operator) *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&purge, "purge", false, "forget the job as well")
+	addNoDelay(c, &noDelay)
 	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
 	return c
 }

@@ -57,6 +57,7 @@ type Want struct {
 	StopReason string
 	// Windows are those in which the stop may begin; none: at once.
 	Windows   []fleet.UpdateWindow
+	NoDelay   bool        // of the stop: it leaves out every shutdown_delay
 	Mentioned fleet.Index // of the delivery that named it last
 }
 
@@ -122,6 +123,8 @@ type unit struct {
 	alloc   fleet.Alloc // as handed to the runner last
 	runner  Runner
 	stopped bool // Stop was called
+
+	hastened bool // Hasten was called, where the runner has it
 }
 
 // New makes Allocs. It touches no disk and starts nothing.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,7 @@ func (n *notebook) Deliver(_ context.Context, d syncproto.Desired) ([]string, er
 	for _, s := range d.Stop {
 		w := n.wants[s.ID]
 		w.Alloc.ID, w.Stop, w.StopReason, w.Mentioned, w.Windows = s.ID, true, s.Reason, d.Index, nil
+		w.NoDelay = w.NoDelay || s.NoDelay
 		for _, window := range s.Windows {
 			w.Windows = append(w.Windows, fleet.UpdateWindow(window))
 		}
@@ -232,6 +234,8 @@ type runner struct {
 	updates   []fleet.Index
 	restarted []string
 	stops     int
+	linger    atomic.Bool // it goes on when it is told to stop
+	did       []string    // "hasten" and "stop", in their order
 }
 
 func (r *runner) Run(ctx context.Context) error {
@@ -246,6 +250,10 @@ func (r *runner) Run(ctx context.Context) error {
 	}
 	select {
 	case reason := <-r.stop:
+		if r.linger.Load() {
+			<-ctx.Done()
+			return ctx.Err()
+		}
 		return r.end(ctx, reason)
 	case err := <-r.finish:
 		return err
@@ -267,8 +275,15 @@ func (r *runner) Update(a fleet.Alloc) {
 func (r *runner) Stop(reason string) {
 	r.mu.Lock()
 	r.stops++
+	r.did = append(r.did, "stop")
 	r.mu.Unlock()
 	r.stop <- reason
+}
+
+func (r *runner) Hasten() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.did = append(r.did, "hasten")
 }
 
 func (r *runner) Restart(_ context.Context, task, reason string) error {

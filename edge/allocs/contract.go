@@ -46,6 +46,13 @@ type Runner interface {
 	Signal(ctx context.Context, task, signal, reason string) error
 }
 
+// Hastener is a Runner that can leave out the shutdown_delay.
+type Hastener interface {
+	// Hasten has tasks that are to end, now or later, wait for no shutdown_delay; one that
+	// has begun ends. Called before Stop it holds for that.
+	Hasten()
+}
+
 // NewRunner makes the Runner of an allocation. last is its client status and
 // task states as the journal has them from an earlier life of the agent (zero
 // for an allocation that is new here); a.Job is set.

@@ -58,6 +58,9 @@ func (a *Allocs) update(id fleet.AllocID, w Want) bool {
 	a.mu.Lock()
 	u := a.active[id]
 	a.mu.Unlock()
+	if u != nil && w.Stop {
+		u.hasten(w)
+	}
 	switch {
 	case u == nil:
 		return false
@@ -71,6 +74,17 @@ func (a *Allocs) update(id fleet.AllocID, w Want) bool {
 		u.runner.Update(w.Alloc)
 	}
 	return true
+}
+
+// hasten hands on, once, that a stop leaves out the shutdown_delay.
+func (u *unit) hasten(w Want) {
+	if !w.NoDelay || u.hastened {
+		return
+	}
+	u.hastened = true
+	if h, ok := u.runner.(Hastener); ok {
+		h.Hasten()
+	}
 }
 
 // begin starts an allocation or takes it back, unless something is in the way.
@@ -122,6 +136,7 @@ func (a *Allocs) start(ctx context.Context, u *unit, w Want) {
 	delete(a.notes, id)
 	a.mu.Unlock()
 	if w.Stop {
+		u.hasten(w)
 		u.runner.Stop(w.StopReason)
 	}
 	a.runners.Go(func() {

@@ -25,6 +25,8 @@ type DesiredAlloc struct {
 	StopReason string
 	// Windows are those in which the stop may begin; none: at once.
 	Windows []fleet.UpdateWindow
+	// NoDelay leaves out every shutdown_delay.
+	NoDelay bool
 	// Mentioned is the index of the delivery that named it last.
 	Mentioned fleet.Index
 }
@@ -71,7 +73,7 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		a.StopWindows = held.alloc.StopWindows
+		a.StopWindows, a.StopNow = held.alloc.StopWindows, held.alloc.StopNow
 		held.alloc, held.job, held.mentioned = a, a.JobHash, int64(d.Index)
 		if err := b.db.putDesired(held); err != nil {
 			return nil, err
@@ -89,8 +91,9 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 }
 
 // stop marks an allocation as told to stop; one that is not known is noted, so
-// that a run that comes late does not start it. The first reason stays, and a stop
-// that may begin at once does not wait for windows again.
+// that a run that comes late does not start it. The first reason stays, a stop
+// that may begin at once does not wait for windows again, and one without the
+// shutdown_delay does not wait for that again.
 func (b *batch) stop(s syncproto.DesiredStop, mentioned fleet.Index) error {
 	held, err := b.held(s.ID)
 	if err != nil {
@@ -104,7 +107,7 @@ func (b *batch) stop(s syncproto.DesiredStop, mentioned fleet.Index) error {
 		reason = held.reason
 	}
 	b.m.desired = nil
-	held.alloc.ID, held.alloc.StopWindows = s.ID, s.Windows
+	held.alloc.ID, held.alloc.StopWindows, held.alloc.StopNow = s.ID, s.Windows, s.NoDelay || held.alloc.StopNow
 	held.stop, held.reason, held.mentioned = true, reason, max(held.mentioned, int64(mentioned))
 	return b.db.putDesired(held)
 }
@@ -184,7 +187,7 @@ func (d *database) desired() (Desired, error) {
 			return false, err
 		}
 		a := DesiredAlloc{
-			Alloc: allocOf(s.alloc, bodies[s.alloc.JobHash]), Stop: s.stop, StopReason: s.reason, Mentioned: fleet.Index(s.mentioned),
+			Alloc: allocOf(s.alloc, bodies[s.alloc.JobHash]), Stop: s.stop, StopReason: s.reason, Mentioned: fleet.Index(s.mentioned), NoDelay: s.alloc.StopNow,
 		}
 		for _, w := range s.alloc.StopWindows {
 			a.Windows = append(a.Windows, fleet.UpdateWindow(w))

@@ -57,6 +57,47 @@ func TestStopsInWindowsAreKept(t *testing.T) {
 	check(0, "the job was stopped")
 }
 
+// That a stop is without the shutdown_delay is kept with it, through a reboot, and is not
+// taken back by what comes later.
+func TestStopsWithoutTheirDelayAreKept(t *testing.T) {
+	ctx := context.Background()
+	m, path := newMachine(), dbPath(t)
+	j := mustOpen(t, m.config(path))
+	run := []syncproto.DesiredAlloc{{ID: allocID(1), Name: "shop.g[0]"}, {ID: allocID(2), Name: "shop.g[1]"}}
+	deliver := func(index fleet.Index, id fleet.AllocID, noDelay bool, windows []syncproto.DesiredWindow) {
+		t.Helper()
+		d := syncproto.Desired{Index: index, Run: run, Stop: []syncproto.DesiredStop{{ID: id, Reason: "r", NoDelay: noDelay, Windows: windows}}}
+		if _, err := j.PutDesired(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(first, second bool) {
+		t.Helper()
+		want, err := j.Desired(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a, b := want.Allocs[allocID(1)], want.Allocs[allocID(2)]; a.NoDelay != first || b.NoDelay != second {
+			t.Fatalf("without delay: %t, %t; wanted %t, %t", a.NoDelay, b.NoDelay, first, second)
+		}
+	}
+	deliver(1, allocID(1), false, nil)
+	check(false, false)
+	deliver(2, allocID(1), true, nil)
+	check(true, false)
+	mustClose(t, j)
+	m.reboot(boot2, time.Unix(0, 0))
+	j = mustOpen(t, m.config(path))
+	check(true, false)
+	deliver(3, allocID(1), false, nil)
+	deliver(4, allocID(2), true, nightly)
+	check(true, true)
+	if err := j.Stop(ctx, allocID(2), "its window is open"); err != nil { // as the edge itself begins it
+		t.Fatal(err)
+	}
+	check(true, true)
+}
+
 // What time it is by the hub's clock is known as long as the machine has run since.
 func TestHubNow(t *testing.T) {
 	ctx := context.Background()

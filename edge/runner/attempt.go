@@ -88,6 +88,7 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 	}
 	killed, restarts := t.killed, t.restarts
 	var stop <-chan time.Time // when it has lingered
+	var haste <-chan struct{} // while it lingers: it does so no more
 	for {
 		select {
 		case exit := <-exits:
@@ -101,8 +102,14 @@ func (t *task) attend(ctx context.Context, live drivers.Task) error {
 			}
 			timer := time.NewTimer(max(at-t.runner.factory.Mono(), 0))
 			defer timer.Stop()
-			stop = timer.C
+			stop, haste = timer.C, t.runner.haste
+		case <-haste:
+			stop, haste = nil, nil
+			if err := t.end(ctx, live); err != nil {
+				return err
+			}
 		case <-stop:
+			stop, haste = nil, nil
 			if err := t.end(ctx, live); err != nil {
 				return err
 			}

@@ -12,7 +12,8 @@ import (
 // long: its services are out of the catalogue, and who found them there before may
 // finish. The group's delay counts from when the first of its tasks was to end, and is
 // waited for once; the task's own follows it. Both count on through restarts of the
-// agent. What does not run, or ends meanwhile, waits for nothing.
+// agent. What does not run, or ends meanwhile, waits for nothing; nor does
+// anything where the stop leaves the delays out, also one that has begun.
 
 // endsSince is when, by monotonic time, the first of the tasks was to end: now, where
 // none was before.
@@ -33,10 +34,23 @@ func (r *Runner) resumeEnding() {
 	}
 }
 
+// hastened reports whether Hasten was called.
+func (r *Runner) hastened() bool {
+	select {
+	case <-r.haste:
+		return true
+	default:
+		return false
+	}
+}
+
 // linger journals, where the attempt is to go on for a while, that it is to end, and
 // returns when, by monotonic time, it is to be stopped.
 func (t *task) linger(ctx context.Context) (time.Duration, error) {
 	now := t.runner.factory.Mono()
+	if t.runner.hastened() {
+		return now, nil
+	}
 	if t.rec.StopAt > 0 { // an earlier life said so
 		return t.rec.StopAt, nil
 	}

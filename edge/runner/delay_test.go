@@ -195,3 +195,64 @@ func TestShutdownDelayAcrossLives(t *testing.T) {
 		})
 	})
 }
+
+// A stop that leaves the shutdown_delay out ends tasks at once, also one that waits
+// already, and in whatever life of the agent that is.
+func TestStopsWithoutTheirDelay(t *testing.T) {
+	alloc := func() fleet.Alloc {
+		return lingering(time.Minute, leading(delayed(task("a", nil), time.Minute)), delayed(task("b", nil), time.Minute))
+	}
+	for _, tc := range []struct {
+		name string
+		stop func(m *machine, a *agent) *agent
+		want string
+	}{
+		{"from the beginning", func(_ *machine, a *agent) *agent {
+			a.Hasten()
+			a.Hasten()
+			a.Stop("an operator")
+			return a
+		}, "a Killing 0s, b Killing 0s"},
+		{"while the leader waits", func(_ *machine, a *agent) *agent {
+			a.Stop("an operator")
+			time.Sleep(90 * time.Second)
+			a.Hasten()
+			return a
+		}, "a Waiting 0s, a Killing 1m30s, b Killing 1m30s"},
+		{"while the others wait", func(_ *machine, a *agent) *agent {
+			a.Stop("an operator")
+			time.Sleep(130 * time.Second)
+			a.Hasten()
+			return a
+		}, "a Waiting 0s, a Killing 2m0s, b Waiting 2m0s, b Killing 2m10s"},
+		{"after they have ended", func(_ *machine, a *agent) *agent {
+			a.Stop("an operator")
+			time.Sleep(10 * time.Minute)
+			a.Hasten()
+			return a
+		}, "a Waiting 0s, a Killing 2m0s, b Waiting 2m0s, b Killing 3m0s"},
+		{"in a later life", func(m *machine, a *agent) *agent {
+			a.Stop("an operator")
+			time.Sleep(20 * time.Second)
+			a.detach()
+			r := m.mustRunner()
+			r.Hasten()
+			r.Stop("an operator")
+			return m.start(r)
+		}, "a Waiting 0s, a Killing 20s, b Killing 20s"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, alloc(), func(m *machine) {
+				a := m.start(m.mustRunner())
+				time.Sleep(time.Minute)
+				begin := time.Now()
+				tc.stop(m, a).mustEnd()
+				m.mustBe(fleet.ClientComplete)
+				if got := m.endings(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != tc.want {
+					t.Errorf("%s, want %s", got, tc.want)
+				}
+				m.mustStarts("a/1", "b/1")
+			})
+		})
+	}
+}

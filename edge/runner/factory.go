@@ -71,6 +71,7 @@ func (f *Factory) New(a fleet.Alloc, last LastState, rec Recorder) (*Runner, err
 		alloc:   a,
 		status:  last.ClientStatus,
 		stopped: make(chan struct{}),
+		haste:   make(chan struct{}),
 		done:    make(chan struct{}),
 		reports: make(chan report),
 		ended:   make(chan *task),

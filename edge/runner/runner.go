@@ -51,6 +51,7 @@ type Runner struct {
 	last    LastState
 	tasks   []*task
 	stopped chan struct{} // closed by the first Stop
+	haste   chan struct{} // closed by the first Hasten
 	done    chan struct{} // closed when Run has returned
 	reports chan report
 	ended   chan *task    // a task's goroutine has ended
@@ -128,6 +129,18 @@ func (r *Runner) Stop(reason string) {
 	default:
 		r.stopReason = reason
 		close(r.stopped)
+	}
+}
+
+// Hasten has tasks that are to end, now or later, wait for no shutdown_delay; one that has
+// begun ends. Called before Stop it holds for that.
+func (r *Runner) Hasten() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.haste:
+	default:
+		close(r.haste)
 	}
 }
 

@@ -103,7 +103,8 @@ func (a *API) freshAlloc(r *http.Request) (*state.View, *fleet.Alloc, error) {
 
 // stopAlloc stops an allocation; its job gets another one in its place.
 func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
-	if err := refuseNoDelay(r); err != nil {
+	without, err := noDelay(r)
+	if err != nil {
 		return nil, 0, err
 	}
 	_, al, err := a.freshAlloc(r)
@@ -111,7 +112,7 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, err
 	}
 	res, err := a.apply(r.Context(), state.AllocStop{
-		Allocs: []fleet.AllocID{al.ID}, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(),
+		Allocs: []fleet.AllocID{al.ID}, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(), NoShutdownDelay: without,
 	})
 	if err != nil {
 		return nil, res.Index, err
@@ -122,22 +123,18 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 	}{res.Eval, res.Index}, res.Index, nil
 }
 
-// refuseNoDelay refuses what would stop tasks without their shutdown_delay: an edge is
-// not told so.
-func refuseNoDelay(r *http.Request) error {
+// noDelay reads whether the shutdown_delay is left out.
+func noDelay(r *http.Request) (bool, error) {
 	const name = "no_shutdown_delay"
 	s := r.URL.Query().Get(name)
 	if s == "" {
-		return nil
+		return false, nil
 	}
-	switch without, err := strconv.ParseBool(s); {
-	case err != nil:
-		return fleet.Errorf(fleet.CodeInvalid, "read the parameter %s: %q is neither true nor false", name, s)
-	case without:
-		return fleet.Errorf(fleet.CodeUnsupported, "stop without the shutdown_delay: not supported yet").
-			WithHint("run the job with shutdown_delay = \"0s\" first: that restarts nothing, and holds for what is stopped after it")
+	without, err := strconv.ParseBool(s)
+	if err != nil {
+		return false, fleet.Errorf(fleet.CodeInvalid, "read the parameter %s: %q is neither true nor false", name, s)
 	}
-	return nil
+	return without, nil
 }
 
 // HistoryAnswer is an allocation's timeline, both sides in one. Dropped counts

@@ -342,7 +342,8 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter purge: %q is neither true nor false", s)
 		}
 	}
-	if err := refuseNoDelay(r); err != nil {
+	without, err := noDelay(r)
+	if err != nil {
 		return nil, 0, err
 	}
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
@@ -366,7 +367,7 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	if !job.Starts() {
 		eval = nil
 	}
-	res, err := a.apply(r.Context(), state.JobDeregister{Namespace: job.Namespace, ID: job.ID, Purge: purge, Eval: eval, Now: now})
+	res, err := a.apply(r.Context(), state.JobDeregister{Namespace: job.Namespace, ID: job.ID, Purge: purge, Eval: eval, Now: now, NoShutdownDelay: without})
 	if err != nil {
 		return nil, res.Index, err
 	}

@@ -120,13 +120,6 @@ func TestNomadClientFindsServices(t *testing.T) {
 	if _, err := c.Services().Delete("web", "nope", nil); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("deleted what is not there: %v", err)
 	}
-	if _, _, err := c.Jobs().DeregisterOpts("web", &nomad.DeregisterOptions{NoShutdownDelay: true}, nil); err == nil || !strings.Contains(err.Error(), "shutdown_delay") {
-		t.Errorf("stopped without its delay: %v", err)
-	}
-	now := &nomad.QueryOptions{Params: map[string]string{"no_shutdown_delay": "true"}}
-	if _, err := c.Allocations().Stop(&nomad.Allocation{ID: string(first)}, now); err == nil || !strings.Contains(err.Error(), "shutdown_delay") {
-		t.Errorf("stopped without its delay: %v", err)
-	}
 	t.Run("what is to end", func(t *testing.T) { servicesOfWhatEnds(t, h, c, second) })
 	t.Run("an edge that is away", func(t *testing.T) { servicesOfAbsent(t, h, c) })
 }

@@ -156,7 +156,7 @@ func (b *builder) run(a *fleet.Alloc, withBody bool) {
 
 func (b *builder) stop(a *fleet.Alloc, reason string) {
 	f := b.room(0)
-	stop := syncproto.DesiredStop{ID: a.ID, Reason: reason, ModifyIndex: a.AllocModifyIndex}
+	stop := syncproto.DesiredStop{ID: a.ID, Reason: reason, ModifyIndex: a.AllocModifyIndex, NoDelay: a.DesiredTransition.NoShutdownDelay}
 	if a.DesiredStatus != fleet.DesiredRun {
 		for _, w := range a.StopWindows {
 			stop.Windows = append(stop.Windows, syncproto.DesiredWindow(w))

@@ -83,6 +83,33 @@ func TestSession(t *testing.T) {
 	}
 }
 
+// An edge is told that a stop is without its shutdown_delay, also when it stops already,
+// and again in a later session.
+func TestStopsWithoutTheirDelay(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	w := h.mustDial(t, node1)
+	w.welcomed(w.hello(1, "agent-1"))
+	w.beat()
+	expect[syncproto.Desired](w, syncproto.StreamDesired)
+	h.mustPlace(node1, alloc1)
+	expect[syncproto.Desired](w, syncproto.StreamDesired)
+	h.mustStop(alloc1, "not needed")
+	if d := expect[syncproto.Desired](w, syncproto.StreamDesired); len(d.Stop) != 1 || d.Stop[0].NoDelay {
+		t.Fatalf("desired %+v, want a stop with its delay", d)
+	}
+	h.mustApply(state.AllocStop{Allocs: []fleet.AllocID{alloc1}, EvalSeed: "s", Now: time.Now().UnixNano(), NoShutdownDelay: true})
+	if d := expect[syncproto.Desired](w, syncproto.StreamDesired); len(d.Stop) != 1 || !d.Stop[0].NoDelay {
+		t.Fatalf("desired %+v, want a stop without it", d)
+	}
+	later := h.mustDial(t, node1)
+	later.welcomed(later.hello(2, "agent-1"))
+	later.beat()
+	if d := expect[syncproto.Desired](later, syncproto.StreamDesired); !d.Full || len(d.Stop) != 1 || !d.Stop[0].NoDelay {
+		t.Fatalf("desired in a later session %+v", d)
+	}
+}
+
 // What the edge is told again in a new session.
 func TestFullDesiredOfALaterSession(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,8 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 	change(a)
 	a.ModifyIndex, a.ModifyTime = t.index, now
 	if a.DesiredStatus != before.DesiredStatus || a.JobHash != before.JobHash || a.JobVersion != before.JobVersion ||
-		a.DeploymentID != before.DeploymentID || !slices.Equal(a.StopWindows, before.StopWindows) {
+		a.DeploymentID != before.DeploymentID || !slices.Equal(a.StopWindows, before.StopWindows) ||
+		a.ServerTerminal() && a.DesiredTransition.NoShutdownDelay != before.DesiredTransition.NoShutdownDelay {
 		a.AllocModifyIndex = t.index
 		t.hears(a.NodeID)
 	}
@@ -98,10 +99,14 @@ func (t *tx) allocStop(c AllocStop) Result {
 			return refused(fleet.CodeNotFound, "stop allocation %s: there is no such allocation", fleet.Short(id))
 		}
 		if a.Terminal() && !a.AwaitsWindow() {
+			if c.NoShutdownDelay {
+				t.hurry(a, c.Now)
+			}
 			continue
 		}
 		t.changeAlloc(id, c.Now, func(a *allocRow) {
 			a.DesiredTransition.Migrate = true
+			a.DesiredTransition.NoShutdownDelay = a.DesiredTransition.NoShutdownDelay || c.NoShutdownDelay
 			a.history.add(t.allocMark(a, "stop asked for", "", c.Now))
 		})
 		w.want(a.Namespace, a.JobID, fleet.TriggerAllocStop, nil)
@@ -111,6 +116,20 @@ func (t *tx) allocStop(c AllocStop) Result {
 		res.Eval = ids[0]
 	}
 	return res
+}
+
+// hurry has an allocation's edge leave out the shutdown_delay, also where it is told to
+// stop already.
+func (t *tx) hurry(a *allocRow, now int64) {
+	if a.ClientTerminal() || a.DesiredTransition.NoShutdownDelay {
+		return
+	}
+	t.changeAlloc(a.ID, now, func(a *allocRow) {
+		a.DesiredTransition.NoShutdownDelay = true
+		if a.ServerTerminal() {
+			a.history.add(t.allocMark(a, "stop without shutdown_delay asked for", "", now))
+		}
+	})
 }
 
 func (t *tx) allocMark(a *allocRow, event, message string, now int64) historyEntry {

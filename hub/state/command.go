@@ -70,6 +70,8 @@ type JobDeregister struct {
 	Purge     bool
 	Eval      *fleet.Evaluation
 	Now       int64
+	// NoShutdownDelay is for what runs of the job now.
+	NoShutdownDelay bool `json:",omitempty"`
 }
 
 // NodeRegister stores what an edge says of itself. It never changes a status,
@@ -178,6 +180,8 @@ type AllocStop struct {
 	Allocs   []fleet.AllocID
 	EvalSeed string
 	Now      int64
+	// NoShutdownDelay is for what is stopping already, too.
+	NoShutdownDelay bool `json:",omitempty"`
 }
 
 // Pool stores a node pool's rules.

@@ -93,6 +93,23 @@ func failedUpdate() fleet.DeploymentUpdate {
 	return fleet.DeploymentUpdate{DeploymentID: "d", Status: fleet.DeploymentFailed, StatusDescription: fleet.DescFailedByUser}
 }
 
+// What came to a command later is in an entry where it says something alone: hubs of older
+// releases read all others.
+func TestEntriesWithoutDelay(t *testing.T) {
+	for _, c := range []state.Command{
+		state.AllocStop{Allocs: []fleet.AllocID{"a"}, EvalSeed: "s", Now: 8, NoShutdownDelay: true},
+		state.JobDeregister{Namespace: "default", ID: "shop", Now: 1, NoShutdownDelay: true},
+	} {
+		decoded, err := state.Decode(mustEncode(t, c))
+		if err != nil || !reflect.DeepEqual(decoded, c) {
+			t.Errorf("%+v came back as %+v, %v", c, decoded, err)
+		}
+	}
+	if raw := mustEncode(t, state.AllocStop{EvalSeed: "s"}); bytes.Contains(raw, []byte("NoShutdownDelay")) {
+		t.Errorf("an older hub does not read %q", raw)
+	}
+}
+
 // An entry that was written once is read for ever: these bytes never change.
 func TestEntryGolden(t *testing.T) {
 	path := filepath.Join("testdata", "entries.txt")

@@ -36,6 +36,9 @@ func (t *tx) jobRegister(c JobRegister) Result {
 	hash := SpecHash(spec)
 	t.specBytes = map[string]int{hash: len(spec)}
 	if row == nil || row.job.Stop || row.job.SpecHash != hash {
+		if row == nil || row.job.Stop {
+			t.unhurry(c.Job.Namespace, c.Job.ID, c.Now)
+		}
 		row = t.jobVersion(c, row, hash)
 		t.jobs.put(k, row)
 		t.bump(tableJobs)
@@ -123,8 +126,13 @@ func (t *tx) jobDeregister(c JobDeregister) Result {
 	job := *row.job
 	job.Stop = true
 	job.ModifyIndex, job.JobModifyIndex = t.index, t.index
-	t.jobRoster(c.Namespace, c.ID)
+	roster := t.jobRoster(c.Namespace, c.ID)
 	t.bump(tableJobs)
+	if c.NoShutdownDelay {
+		for _, id := range roster.allocs {
+			t.hurry(t.alloc(id), c.Now)
+		}
+	}
 	if c.Purge {
 		for _, v := range row.versions {
 			t.refer(v, -1)
@@ -136,6 +144,16 @@ func (t *tx) jobDeregister(c JobDeregister) Result {
 		t.jobs.put(k, &stopped)
 	}
 	return Result{Version: job.Version, Modify: job.JobModifyIndex, Eval: t.jobEval(c.Eval, &job, c.Now)}
+}
+
+// unhurry forgets that what runs of a job was to be stopped without the shutdown_delay:
+// the job is registered again before that was done.
+func (t *tx) unhurry(ns string, id fleet.JobID, now int64) {
+	for _, id := range t.jobRoster(ns, id).allocs {
+		if a := t.alloc(id); a.DesiredTransition.NoShutdownDelay && !a.Terminal() && !a.DesiredTransition.Migrate {
+			t.changeAlloc(id, now, func(a *allocRow) { a.DesiredTransition.NoShutdownDelay = false })
+		}
+	}
 }
 
 // jobEval stores the evaluation that comes with a change of a job.

@@ -225,6 +225,61 @@ func TestAllocStop(t *testing.T) {
 	}
 }
 
+// A stop without the shutdown_delay is kept until the edge has made it: it is told when the
+// plan stops the allocation, and told again where it is stopping already.
+func TestStopsWithoutTheirDelay(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 4))
+	ids := w.place("shop", node, 4)
+	w.report(node, fleet.ClientRunning, ids...)
+	check := func(what string, want ...bool) {
+		t.Helper()
+		for i, id := range ids {
+			if got := w.getAlloc(id).DesiredTransition.NoShutdownDelay; got != want[i] {
+				t.Fatalf("%s: allocation %d: %t", what, i, got)
+			}
+		}
+	}
+	stop := func(id fleet.AllocID) {
+		a := *w.getAlloc(id)
+		a.DesiredStatus, a.DesiredTransition = fleet.DesiredStop, fleet.DesiredTransition{}
+		w.update(a)
+	}
+	w.must(state.AllocStop{Allocs: ids[:1], EvalSeed: w.seed(), Now: w.nano(), NoShutdownDelay: true})
+	w.must(state.AllocStop{Allocs: ids[:1], EvalSeed: w.seed(), Now: w.nano()})
+	check("one of them", true, false, false, false)
+	if w.getAlloc(ids[0]).AllocModifyIndex == w.index {
+		t.Fatal("its edge hears of it before it is stopped")
+	}
+	stop(ids[0])
+	check("stopped by a plan that does not know", true, false, false, false)
+	if w.getAlloc(ids[0]).AllocModifyIndex != w.index {
+		t.Fatal("its edge does not hear of the stop")
+	}
+
+	stop(ids[1])
+	res := w.must(state.AllocStop{Allocs: ids[1:2], EvalSeed: w.seed(), Now: w.nano(), NoShutdownDelay: true})
+	check("one that stops already", true, true, false, false)
+	if res.Eval != "" || w.getAlloc(ids[1]).AllocModifyIndex != w.index {
+		t.Fatalf("its edge does not hear of it: %+v", res)
+	}
+	w.must(state.AllocStop{Allocs: ids[1:2], EvalSeed: w.seed(), Now: w.nano(), NoShutdownDelay: true})
+	if w.getAlloc(ids[1]).AllocModifyIndex == w.index {
+		t.Fatal("its edge hears of it twice")
+	}
+
+	w.report(node, fleet.ClientComplete, ids[2])
+	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nano()})
+	check("the job, with its delay", true, true, false, false)
+	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nano(), NoShutdownDelay: true})
+	check("the job, but what has ended", true, true, false, true)
+	w.register(job("shop", fleet.JobTypeService, 4))
+	check("the job runs again", true, true, false, false)
+	w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nano(), NoShutdownDelay: true})
+	check("the job is purged", true, true, false, true)
+}
+
 func TestEvals(t *testing.T) {
 	w := newT(t)
 	w.register(job("shop", fleet.JobTypeService, 1))

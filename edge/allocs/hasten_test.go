@@ -1,0 +1,55 @@
+package allocs_test
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// A runner is told once that its stop leaves out the shutdown_delay: before the stop, or
+// behind it where that comes later, and again in a later life.
+func TestStopsWithoutTheirDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newNotebook(), &factory{}
+		n.wants["a"], n.wants["b"] = want("a", 0), want("b", 0)
+		l := mustLive(t, n, f, nil)
+		synctest.Wait()
+		stop := func(id fleet.AllocID, noDelay bool) {
+			t.Helper()
+			d := syncproto.Desired{Index: 9, Stop: []syncproto.DesiredStop{{ID: id, Reason: "r", NoDelay: noDelay}}}
+			if _, _, err := l.Deliver(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		did := func(id fleet.AllocID, want ...string) {
+			t.Helper()
+			r := f.of(id)[len(f.of(id))-1]
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if !slices.Equal(r.did, want) {
+				t.Errorf("%s: %v, want %v", id, r.did, want)
+			}
+		}
+		f.of("b")[0].linger.Store(true)
+		stop("a", true)
+		stop("a", true)
+		did("a", "hasten", "stop")
+		stop("b", false)
+		did("b", "stop")
+		stop("b", true)
+		stop("b", true)
+		did("b", "stop", "hasten")
+		l.end()
+		l = mustLive(t, n, f, nil)
+		<-l.Recovered()
+		synctest.Wait()
+		did("b", "hasten", "stop")
+		if s := n.States()["b"]; s.ClientStatus != fleet.ClientComplete {
+			t.Errorf("b is %q", s.ClientStatus)
+		}
+	})
+}
