@@ -39,8 +39,8 @@ func (d desired) Adopt(ctx context.Context, spec syncproto.Desired) error {
 	return d.j.Adopt(ctx, spec)
 }
 
-func (d desired) Stop(ctx context.Context, id fleet.AllocID, reason string, ts ...fleet.Transition) error {
-	return d.j.Stop(ctx, id, reason, ts...)
+func (d desired) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
+	return d.j.Stop(ctx, stop, ts...)
 }
 
 func (d desired) Remove(ctx context.Context, id fleet.AllocID) error { return d.j.Remove(ctx, id) }

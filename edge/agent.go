@@ -170,12 +170,12 @@ func (a agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, e
 }
 
 // Stop stops an allocation for good.
-func (a agent) Stop(ctx context.Context, alloc fleet.AllocID, reason string) error {
-	id, err := a.resolve(ctx, alloc)
+func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
+	id, err := a.resolve(ctx, req.Alloc)
 	if err != nil {
 		return err
 	}
-	return a.e.allocs.Stop(ctx, id, reason)
+	return a.e.allocs.Stop(ctx, id, req.Reason, req.NoShutdownDelay)
 }
 
 // Restart restarts one task, or all.

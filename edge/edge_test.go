@@ -311,7 +311,7 @@ func TestTasksRunFromTheJournalWithoutAHub(t *testing.T) {
 			t.Fatalf("runners of %s were made with %+v", id, last)
 		}
 	}
-	if err := l.Stop(ctx, "a0", "too loud"); err != nil {
+	if err := l.Stop(ctx, local.StopRequest{Alloc: "a0", Reason: "too loud"}); err != nil {
 		t.Fatal(err)
 	}
 	mustSee(t, l, "stopped", func(s local.Status) bool {

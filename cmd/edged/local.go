@@ -231,7 +231,7 @@ func CopyLogs(ctx context.Context, w io.Writer, from io.Reader, asJSON bool) err
 }
 
 func (f *localFlags) stopCommand() *cobra.Command {
-	var reason string
+	var req local.StopRequest
 	cmd := &cobra.Command{
 		Use: "stop ALLOC", Short: "Stop an allocation, and keep it stopped", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -239,13 +239,15 @@ func (f *localFlags) stopCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := c.Stop(cmd.Context(), fleet.AllocID(args[0]), reason); err != nil {
+			req.Alloc = fleet.AllocID(args[0])
+			if err := c.Stop(cmd.Context(), req); err != nil {
 				return err
 			}
 			return f.done(cmd, args[0], "stopped", "Allocation %s is stopped; the hub will hear of it when the link is there.\n")
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "stopped on site", "why, for the history")
+	cmd.Flags().StringVar(&req.Reason, "reason", "stopped on site", "why, for the history")
+	cmd.Flags().BoolVar(&req.NoShutdownDelay, "no-shutdown-delay", false, "without the shutdown_delay of its group and its tasks; also where it waits for it already")
 	return cmd
 }
 

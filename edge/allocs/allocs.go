@@ -27,9 +27,8 @@ type Desired interface {
 	Deliver(ctx context.Context, d syncproto.Desired) (missing []string, err error)
 	// Adopt journals an allocation that it had lost, as Deliver would.
 	Adopt(ctx context.Context, d syncproto.Desired) error
-	// Stop journals that an allocation shall stop, for a reason of the edge's own,
-	// together with the rows that say so.
-	Stop(ctx context.Context, id fleet.AllocID, reason string, ts ...fleet.Transition) error
+	// Stop journals a stop of the edge's own, together with the rows that say so.
+	Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error
 	// Remove forgets an allocation that has ended, but not that it has.
 	Remove(ctx context.Context, id fleet.AllocID) error
 }
@@ -244,7 +243,7 @@ func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []st
 		if !mentioned[id] && !w.Stop && !states[id].Ended() {
 			holdings = append(holdings, id)
 			if planted.On(planted.StopByAbsence) {
-				err = errors.Join(err, a.cfg.Desired.Stop(ctx, id, "not wanted any more"))
+				err = errors.Join(err, a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: "not wanted any more"}))
 				a.Nudge()
 			}
 		}
@@ -271,19 +270,22 @@ func (a *Allocs) Restate(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops an allocation on behalf of somebody on site, for good. It returns
-// when that is journaled.
-func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, reason string) error {
+// Stop stops an allocation on behalf of somebody on site, for good; noDelay leaves out every
+// shutdown_delay, also of one that stops already. It returns when that is journaled.
+func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, reason string, noDelay bool) error {
 	w, err := a.running(ctx, id)
 	if err != nil {
 		return err
 	}
-	if w.Stop {
+	if w.Stop && (!noDelay || w.NoDelay) {
 		return fleet.Errorf(fleet.CodeConflict, "allocation %s is stopping already: %s", fleet.Short(id), w.StopReason)
 	}
 	why := onSite("stopped on site", reason)
+	if noDelay {
+		why = onSite("stopped on site without its shutdown_delay", reason)
+	}
 	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: why}
-	if err := a.cfg.Desired.Stop(ctx, id, why, row); err != nil {
+	if err := a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why, NoDelay: noDelay}, row); err != nil {
 		return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
 	}
 	a.Nudge()

@@ -83,15 +83,18 @@ func (n *notebook) Adopt(ctx context.Context, d syncproto.Desired) error {
 	return err
 }
 
-func (n *notebook) Stop(ctx context.Context, id fleet.AllocID, reason string, ts ...fleet.Transition) error {
+func (n *notebook) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
 	if err := n.Record(ctx, ts...); err != nil {
 		return err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	w := n.wants[id]
-	w.Stop, w.StopReason, w.Windows = true, reason, nil
-	n.wants[id] = w
+	w := n.wants[stop.ID]
+	if !w.Stop || len(w.Windows) > 0 {
+		w.StopReason = stop.Reason
+	}
+	w.Stop, w.Windows, w.NoDelay = true, nil, w.NoDelay || stop.NoDelay
+	n.wants[stop.ID] = w
 	return nil
 }
 
@@ -618,7 +621,7 @@ func TestOperatorOnSite(t *testing.T) {
 		if r := f.of("a")[0]; len(r.restarted) != 2 || r.restarted[1] != ": SIGHUP, signalled by an operator" {
 			t.Fatalf("signalled: %q", r.restarted)
 		}
-		if err := l.Stop(ctx, "a", "too loud"); err != nil {
+		if err := l.Stop(ctx, "a", "too loud", false); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -634,7 +637,7 @@ func TestOperatorOnSite(t *testing.T) {
 		if s := n.States()["a"]; s.ClientStatus != fleet.ClientComplete {
 			t.Fatalf("state: %+v", s)
 		}
-		if err := l.Stop(ctx, "a", ""); fleet.CodeOf(err) != fleet.CodeConflict {
+		if err := l.Stop(ctx, "a", "", false); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Fatalf("stop what has ended: %v", err)
 		}
 		if err := l.Restart(ctx, "nobody", "", ""); fleet.CodeOf(err) != fleet.CodeNotFound {

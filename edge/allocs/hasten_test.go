@@ -53,3 +53,40 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 		}
 	})
 }
+
+// Somebody on site stops without the shutdown_delay what stops already, too; and once.
+func TestStopsOnSiteWithoutTheirDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newNotebook(), &factory{}
+		n.wants["a"] = want("a", 0)
+		l := mustLive(t, n, f, nil)
+		synctest.Wait()
+		f.of("a")[0].linger.Store(true)
+		stop := func(noDelay bool, code fleet.Code, did ...string) {
+			t.Helper()
+			if err := l.Stop(t.Context(), "a", "smoke", noDelay); fleet.CodeOf(err) != code {
+				t.Fatalf("without delay %t: %v", noDelay, err)
+			}
+			synctest.Wait()
+			r := f.of("a")[0]
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if !slices.Equal(r.did, did) {
+				t.Fatalf("without delay %t: %v, want %v", noDelay, r.did, did)
+			}
+		}
+		stop(false, "", "stop")
+		stop(false, fleet.CodeConflict, "stop")
+		stop(true, "", "stop", "hasten")
+		stop(true, fleet.CodeConflict, "stop", "hasten")
+		var said []string
+		for _, row := range n.rows {
+			if row.Kind == fleet.TransitionOperator {
+				said = append(said, row.Message)
+			}
+		}
+		if want := []string{"stopped on site: smoke", "stopped on site without its shutdown_delay: smoke"}; !slices.Equal(said, want) {
+			t.Errorf("rows: %q", said)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/planted"
+	"skerry/syncproto"
 )
 
 // Bounds of how exactly the last beat is remembered across a kill where an
@@ -117,7 +118,7 @@ func (a *Allocs) stopOverdue(ctx context.Context, wants map[fleet.AllocID]Want) 
 		}
 		why := fmt.Sprintf("no hub for %s (stop_on_client_after)", after)
 		row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, Message: why}
-		if err := a.cfg.Desired.Stop(ctx, id, why, row); err != nil {
+		if err := a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why}, row); err != nil {
 			failed = append(failed, fmt.Errorf("stop allocation %s: %w", id, err))
 			continue
 		}

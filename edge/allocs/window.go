@@ -9,6 +9,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/planted"
+	"skerry/syncproto"
 )
 
 // A stop that a newer version is the reason of may come with windows: it begins while one
@@ -140,7 +141,7 @@ func (a *Allocs) beginStops(ctx context.Context, wants map[fleet.AllocID]Want, h
 		}
 		w := wants[id]
 		row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, Message: "its window of updates is open: " + w.StopReason}
-		if err := a.cfg.Desired.Stop(ctx, id, w.StopReason, row); err != nil {
+		if err := a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: w.StopReason}, row); err != nil {
 			failed = append(failed, fmt.Errorf("begin to stop allocation %s: %w", fleet.Short(id), err))
 			w.Stop = false
 			h.hold(&w.Alloc, "the journal does not take it", 0)

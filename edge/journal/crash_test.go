@@ -60,7 +60,7 @@ func script(j *journal.Journal, m *machine, told func(label string)) error {
 			{20, "handle", func() error { return j.PutHandle(ctx, allocID(0), "t", []byte("handle")) }},
 			{30, "link", func() error { return j.PutLink(ctx, journal.Link{Session: uint64(i)}) }},
 			{40, "stop", func() error {
-				return j.Stop(ctx, allocID(1), "on site", fleet.Transition{Kind: fleet.TransitionOperator, Alloc: allocID(1), Message: "stop"})
+				return j.Stop(ctx, syncproto.DesiredStop{ID: allocID(1), Reason: "on site"}, fleet.Transition{Kind: fleet.TransitionOperator, Alloc: allocID(1), Message: "stop"})
 			}},
 			{50, "ended", func() error { return j.Record(ctx, status(2, fleet.ClientComplete)) }},
 			{51, "removed", func() error { return j.Remove(ctx, allocID(2)) }},

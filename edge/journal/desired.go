@@ -228,9 +228,9 @@ func allocOf(d syncproto.DesiredAlloc, job *fleet.Job) fleet.Alloc {
 	return a
 }
 
-// Stop journals that an allocation shall stop, for a reason of the edge's own
-// (somebody on site, stop_on_client_after), together with the rows that say so.
-func (j *Journal) Stop(ctx context.Context, alloc fleet.AllocID, reason string, ts ...fleet.Transition) error {
+// Stop journals a stop of the edge's own (somebody on site, stop_on_client_after), together
+// with the rows that say so.
+func (j *Journal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
 	if err := checkRecordable(ts); err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (j *Journal) Stop(ctx context.Context, alloc fleet.AllocID, reason string, 
 		if err := b.step(StepStop); err != nil {
 			return err
 		}
-		if err := b.stop(syncproto.DesiredStop{ID: alloc, Reason: reason}, 0); err != nil {
+		if err := b.stop(stop, 0); err != nil {
 			return err
 		}
 		return b.record(ts)

@@ -92,7 +92,7 @@ func TestStopsWithoutTheirDelayAreKept(t *testing.T) {
 	deliver(3, allocID(1), false, nil)
 	deliver(4, allocID(2), true, nightly)
 	check(true, true)
-	if err := j.Stop(ctx, allocID(2), "its window is open"); err != nil { // as the edge itself begins it
+	if err := j.Stop(ctx, syncproto.DesiredStop{ID: allocID(2), Reason: "its window is open"}); err != nil { // as the edge itself begins it
 		t.Fatal(err)
 	}
 	check(true, true)

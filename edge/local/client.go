@@ -64,8 +64,12 @@ func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error
 
 // Stop stops an allocation and keeps it stopped. It returns when that is
 // journaled.
-func (c *Client) Stop(ctx context.Context, alloc fleet.AllocID, reason string) error {
-	return c.post(ctx, "/v1/stop", url.Values{"alloc": {string(alloc)}, "reason": {reason}})
+func (c *Client) Stop(ctx context.Context, req StopRequest) error {
+	q := url.Values{"alloc": {string(req.Alloc)}, "reason": {req.Reason}}
+	if req.NoShutdownDelay { // an older agent knows of no such thing
+		q.Set("no_shutdown_delay", "true")
+	}
+	return c.post(ctx, "/v1/stop", q)
 }
 
 // Restart restarts one task, or all for "".

@@ -9,7 +9,7 @@
 //	GET  /v1/status                       Status
 //	GET  /v1/history?alloc=ID             []fleet.Transition
 //	GET  /v1/logs?alloc=ID&task=&stream=&offset=&origin=&follow=   raw bytes
-//	POST /v1/stop?alloc=ID&reason=        204
+//	POST /v1/stop?alloc=ID&reason=&no_shutdown_delay=         204
 //	POST /v1/restart?alloc=ID&task=&reason=   204
 //
 // An alloc may be abbreviated to what is unique. Failures are a fleet.Error as
@@ -106,6 +106,14 @@ type Alloc struct {
 	Tasks   map[string]fleet.TaskState
 	LastSeq fleet.Seq // its newest journal row
 	Unsent  bool      // the cluster has not acknowledged that row
+}
+
+// StopRequest asks for the end of an allocation.
+type StopRequest struct {
+	Alloc  fleet.AllocID
+	Reason string
+	// NoShutdownDelay leaves out every shutdown_delay, also one that has begun.
+	NoShutdownDelay bool
 }
 
 // LogRequest asks for a task's output.

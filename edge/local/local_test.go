@@ -46,8 +46,8 @@ func (a *agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, 
 	return a.output(ctx), nil
 }
 
-func (a *agent) Stop(_ context.Context, id fleet.AllocID, reason string) error {
-	return a.note("stop %s %s", id, reason)
+func (a *agent) Stop(_ context.Context, req local.StopRequest) error {
+	return a.note("stop %+v", req)
 }
 
 func (a *agent) Restart(_ context.Context, id fleet.AllocID, task, reason string) error {
@@ -97,12 +97,12 @@ func TestClientAndServer(t *testing.T) {
 	if b, err := io.ReadAll(out); err != nil || string(b) != "hello" {
 		t.Fatalf("logs: %q, %v", b, err)
 	}
-	if err := errors.Join(out.Close(), c.Stop(ctx, "a1", "too loud"), c.Restart(ctx, "a1", "web", "odd")); err != nil {
+	if err := errors.Join(out.Close(), c.Stop(ctx, local.StopRequest{Alloc: "a1", Reason: "too loud"}), c.Stop(ctx, local.StopRequest{Alloc: "a1", NoShutdownDelay: true}), c.Restart(ctx, "a1", "web", "odd")); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
 		"status", "history a1", "logs {Alloc:a1 Task:web Stream:stderr Offset:5 Origin:end Follow:false}",
-		"stop a1 too loud", "restart a1 web odd",
+		"stop {Alloc:a1 Reason:too loud NoShutdownDelay:false}", "stop {Alloc:a1 Reason: NoShutdownDelay:true}", "restart a1 web odd",
 	}
 	if !reflect.DeepEqual(a.asked, want) {
 		t.Fatalf("the agent was asked %q", a.asked)
@@ -112,7 +112,7 @@ func TestClientAndServer(t *testing.T) {
 func TestErrorsCrossTheSocket(t *testing.T) {
 	a := &agent{fail: fleet.Errorf(fleet.CodeConflict, "it has ended").WithHint("look at its history")}
 	c := mustServe(t, filepath.Join(t.TempDir(), "local.sock"), a)
-	err := c.Stop(context.Background(), "a1", "")
+	err := c.Stop(context.Background(), local.StopRequest{Alloc: "a1"})
 	var e *fleet.Error
 	if !errors.As(err, &e) || e.Code != fleet.CodeConflict || e.Hint != "look at its history" {
 		t.Fatalf("stop: %v", err)

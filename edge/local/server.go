@@ -25,7 +25,7 @@ type Agent interface {
 	Status(ctx context.Context) (Status, error)
 	History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error)
 	Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error)
-	Stop(ctx context.Context, alloc fleet.AllocID, reason string) error
+	Stop(ctx context.Context, req StopRequest) error
 	Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error
 }
 
@@ -122,7 +122,14 @@ func (s *Server) routes() http.Handler {
 	}))
 	mux.HandleFunc("GET /v1/logs", s.logs)
 	mux.HandleFunc("POST /v1/stop", s.answer(func(r *http.Request) (any, error) {
-		return nil, s.agent.Stop(r.Context(), alloc(r), r.FormValue("reason"))
+		req := StopRequest{Alloc: alloc(r), Reason: r.FormValue("reason")}
+		if v := r.FormValue("no_shutdown_delay"); v != "" {
+			var err error
+			if req.NoShutdownDelay, err = strconv.ParseBool(v); err != nil {
+				return nil, fleet.Errorf(fleet.CodeInvalid, "stop allocation %s: no_shutdown_delay is %q", req.Alloc, v)
+			}
+		}
+		return nil, s.agent.Stop(r.Context(), req)
 	}))
 	mux.HandleFunc("POST /v1/restart", s.answer(func(r *http.Request) (any, error) {
 		return nil, s.agent.Restart(r.Context(), alloc(r), r.FormValue("task"), r.FormValue("reason"))
