@@ -204,6 +204,31 @@ func TestRestoreOfWhatWasCollected(t *testing.T) {
 	w.wantStatus(ids[1], fleet.ClientRunning, fleet.ClientRunning)
 }
 
+// Hubs that were put back with older directories count indexes for a second time: what
+// runs as an allocation that nobody knows is not taken for one that was collected when a
+// snapshot of the time that is forgotten is restored.
+func TestRestoreOfWhatRunsUnknown(t *testing.T) {
+	w := clustered(newT(t))
+	a := w.node("n1")
+	early, then := mustPersist(t, w.store), w.index
+	w.register(job("count", fleet.JobTypeBatch, 2))
+	ids := w.place("count", a, 2)
+	w.report(a, fleet.ClientRunning, ids...)
+	file, later := mustPersist(t, w.store), w.index
+
+	w.store, w.index = state.New(), then
+	if err := w.store.Restore(bytes.NewReader(early)); err != nil {
+		t.Fatal(err)
+	}
+	w.must(state.NodeResync{NodeID: a, Epoch: w.getNode(a).Epoch, Reason: "keeps an allocation", Orphans: ids[:1], Now: w.nano()})
+	for w.index <= later {
+		w.register(job("other", fleet.JobTypeService, int(w.index)))
+	}
+	w.restore(file)
+	w.wantStatus(ids[0], fleet.ClientRunning, fleet.ClientRunning)
+	w.wantStatus(ids[1], fleet.ClientComplete, fleet.ClientComplete)
+}
+
 // What was placed after the snapshot, for a job that it has, is not placed once more,
 // whichever version it is of and on whichever node; what is of a job that it does not
 // have is unknown.

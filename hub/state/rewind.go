@@ -133,9 +133,17 @@ func (t *tx) await(n *nodeRow, connected bool, from fleet.Index, now int64) {
 }
 
 // keepEnded has what the cluster saw end stay ended. An allocation that is gone from
-// the state had ended, too, if the state ever knew it: nothing else is collected.
+// the state had ended, too, if the state ever knew it: nothing else is collected. It never
+// did, where its index says so or not, if its edge keeps it as one that nobody knows: the
+// hubs were put back with older directories, and count these indexes for a second time.
 func (t *tx) keepEnded(old *View, w *wake) {
 	since, _ := one[restoredRow](old, tableRestored, key(tableRestored))
+	kept := map[fleet.AllocID]bool{}
+	for n := range scan[nodeRow](old.txn, tableNodes, indexID, nil) {
+		for _, id := range n.Orphans {
+			kept[id] = true
+		}
+	}
 	for r := range scan[allocRow](t.base, tableAllocs, indexID, nil) {
 		if r.EndedOnEdge() || r.ClientTerminal() {
 			continue
@@ -148,7 +156,7 @@ func (t *tx) keepEnded(old *View, w *wake) {
 				a.TaskStates, a.over = live.TaskStates, true
 				a.history.add(t.allocMark(a, "ended before the restore", live.ClientDescription, w.now))
 			})
-		case !known && since.knew(r.CreateIndex):
+		case !known && since.knew(r.CreateIndex) && !kept[r.ID]:
 			const gone = "ended before the cluster was restored, and its record was collected"
 			t.changeAlloc(r.ID, w.now, func(a *allocRow) {
 				a.ReportedStatus, a.ClientStatus, a.ClientDescription = fleet.ClientComplete, fleet.ClientComplete, gone
