@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 )
 
 // Process is a process that was started.
@@ -121,11 +122,26 @@ func belongs(pid int, dir string) bool {
 		return true
 	}
 	for _, f := range []string{"cmdline", "environ"} {
-		if b, err := os.ReadFile(base + f); err == nil && strings.Contains(string(b), dir) {
+		if b, err := os.ReadFile(base + f); err == nil && names(string(b), dir) {
 			return true
 		}
 	}
 	return false
+}
+
+// names reports whether a text has the path of dir, or of something in it, and not only
+// one that begins like it: edge-1 is not edge-10.
+func names(text, dir string) bool {
+	for {
+		_, after, found := strings.Cut(text, dir)
+		if !found {
+			return false
+		}
+		if after == "" || !strings.ContainsRune("-._", rune(after[0])) && !unicode.IsLetter(rune(after[0])) && !unicode.IsDigit(rune(after[0])) {
+			return true
+		}
+		text = after
+	}
 }
 
 // KillBelow kills every process that belongs to a directory, until there is none

@@ -51,6 +51,8 @@ func TestScripts(t *testing.T) {
 			return mounts, nil
 		},
 		Setup: func(env *testscript.Env) error {
+			tb := env.T().(testing.TB)
+			tb.Cleanup(func() { mustLeaveNothing(tb, env.WorkDir, leftoverBound) }) // after its daemons have ended
 			env.Setenv("TZ", "UTC")
 			for _, name := range []string{"HTTP", "QUIC", "GOSSIP"} {
 				port, err := freePort()
@@ -66,6 +68,9 @@ func TestScripts(t *testing.T) {
 
 // scriptsBound is how long all scripts may take.
 const scriptsBound = 4 * time.Minute
+
+// leftoverBound is how long a script's last processes may take to end.
+const leftoverBound = 10 * time.Second
 
 // awaitBound is how long await tries.
 const awaitBound = 30 * time.Second

@@ -126,6 +126,7 @@ func mustDev(t *testing.T) string {
 		Bootstrap: true, Name: "dev-hub", Bind: "127.0.0.1", DataDir: t.TempDir(),
 		HTTPPort: mustPort(t), QUICPort: mustPort(t), GossipPort: mustPort(t),
 	}
+	t.Cleanup(func() { mustLeaveNothing(t, cfg.DataDir, leftoverBound) })
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // the shop is closed first
 	done := make(chan error, 1)
 	go func() { done <- dev(ctx, cfg, edged.Flags{}, slog.New(slog.DiscardHandler), io.Discard) }()

@@ -1,0 +1,62 @@
+package proc_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"skerry/chaos/proc"
+)
+
+// TestBelow finds what belongs to a directory in each of the ways it may, and not what
+// belongs to one whose name begins alike: a power cut of one machine leaves the tenth on.
+func TestBelow(t *testing.T) {
+	root := t.TempDir()
+	dir, alike := filepath.Join(root, "edge-1"), filepath.Join(root, "edge-10")
+	for _, d := range []string{dir, alike} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	started := map[string][]int{}
+	for _, d := range []string{dir, alike} {
+		for _, configure := range []func(cmd *exec.Cmd){
+			func(cmd *exec.Cmd) { cmd.Dir = d },
+			func(cmd *exec.Cmd) { cmd.Env = []string{"HOME=" + d} },
+			func(cmd *exec.Cmd) { cmd.Env = []string{"FILES=/tmp:" + d + "/logs"} },
+			func(cmd *exec.Cmd) { cmd.Args[0] = d + "/sleep" },
+			func(cmd *exec.Cmd) { cmd.Args[0] = alike + " " + d },
+		} {
+			cmd := exec.Command("sleep", "600")
+			cmd.Env = []string{"A=b"}
+			configure(cmd)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill() // it may be gone
+				<-ended
+			})
+			started[d] = append(started[d], cmd.Process.Pid)
+		}
+	}
+	// The last one of dir names both.
+	for d, want := range map[string][]int{dir: started[dir], alike: append(slices.Clone(started[alike]), started[dir][4])} {
+		got, err := proc.Below(d)
+		slices.Sort(got)
+		slices.Sort(want)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("below %s there are %v, %v, want %v", filepath.Base(d), got, err, want)
+		}
+	}
+	if err := proc.KillBelow(dir); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := proc.Below(alike); err != nil || len(got) != len(started[alike]) {
+		t.Errorf("of %v there are %v left, %v", started[alike], got, err)
+	}
+}
