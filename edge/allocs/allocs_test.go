@@ -149,7 +149,10 @@ func (n *notebook) noteTask(s allocs.State, t fleet.Transition) allocs.State {
 	return s
 }
 
-func (n *notebook) PutHandle(_ context.Context, id fleet.AllocID, key string, handle []byte) error {
+func (n *notebook) PutHandle(ctx context.Context, id fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
+	if err := n.Record(ctx, ts...); err != nil && len(ts) > 0 {
+		return err
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.handles == nil {

@@ -14,8 +14,9 @@ import (
 type Recorder interface {
 	Record(ctx context.Context, ts ...fleet.Transition) error
 	// PutHandle keeps what finds a task again, durably, under a key of the
-	// runner's choice; a nil handle removes it.
-	PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte) error
+	// runner's choice; a nil handle removes it. Transitions are recorded with it, as
+	// Record does: both are durable, or neither is.
+	PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error
 	// Handles reads all handles of an allocation back, by key.
 	Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error)
 }

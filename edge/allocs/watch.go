@@ -52,6 +52,23 @@ func (w *watch) Record(ctx context.Context, ts ...fleet.Transition) error {
 	if err := w.Recorder.Record(ctx, ts...); err != nil {
 		return err
 	}
+	w.look(ts)
+	return nil
+}
+
+// PutHandle keeps a handle, and looks at what is recorded with it.
+func (w *watch) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
+	if err := w.Recorder.PutHandle(ctx, alloc, key, handle, ts...); err != nil {
+		return err
+	}
+	if len(ts) > 0 {
+		w.look(ts)
+	}
+	return nil
+}
+
+// look finds out what is up by what was recorded.
+func (w *watch) look(ts []fleet.Transition) {
 	if w.recorded != nil {
 		w.recorded(ts)
 	}
@@ -70,7 +87,6 @@ func (w *watch) Record(ctx context.Context, ts ...fleet.Transition) error {
 		}
 	}
 	w.settle()
-	return nil
 }
 
 // downAtBoot reports a row that only says what the boot did to a task.

@@ -57,7 +57,9 @@ func script(j *journal.Journal, m *machine, told func(label string)) error {
 			do    func() error
 		}{
 			{10, "desired", func() error { _, err := j.PutDesired(ctx, delivery(7)); return err }},
-			{20, "handle", func() error { return j.PutHandle(ctx, allocID(0), "t", []byte("handle")) }},
+			{20, "handle", func() error {
+				return j.PutHandle(ctx, allocID(0), "t", []byte("handle"), taskEvent(0, "t", fleet.TaskRunning, "handle"))
+			}},
 			{30, "link", func() error { return j.PutLink(ctx, journal.Link{Session: uint64(i)}) }},
 			{40, "stop", func() error {
 				return j.Stop(ctx, syncproto.DesiredStop{ID: allocID(1), Reason: "on site"}, fleet.Transition{Kind: fleet.TransitionOperator, Alloc: allocID(1), Message: "stop"})
@@ -200,6 +202,47 @@ func TestFailedAtEveryStep(t *testing.T) {
 				mustRecord(t, j, status(9, fleet.ClientRunning))
 				mustClose(t, j)
 			}
+		})
+	}
+}
+
+// TestHandleAndWhatItSays fails each step on the way to a handle and the row that says why
+// it is kept: after the next open both are there, or neither is.
+func TestHandleAndWhatItSays(t *testing.T) {
+	ctx := context.Background()
+	for label, durable := range map[string]bool{
+		journal.StepBegin: false, journal.StepHandle: false, journal.StepInsertRow: false,
+		journal.StepUpdateState: false, journal.StepCommit: false, journal.StepAfterCommit: true,
+	} {
+		t.Run(label, func(t *testing.T) {
+			m, path := newMachine(), dbPath(t)
+			cfg, armed := m.config(path), false
+			cfg.Step = func(l string) error {
+				if armed && l == label {
+					return errStep
+				}
+				return nil
+			}
+			j := mustOpen(t, cfg)
+			armed = true
+			err := j.PutHandle(ctx, allocID(0), "t", []byte("handle"), taskEvent(0, "t", fleet.TaskRunning, "why"))
+			if armed = false; !errors.Is(err, errStep) {
+				t.Fatalf("put handle: %v, want the step's error", err)
+			}
+			mustClose(t, j)
+			j = mustOpen(t, m.config(path))
+			handles, err := j.Handles(ctx, allocID(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := [3]int{}
+			if durable {
+				want = [3]int{1, 1, 1}
+			}
+			if got := [3]int{len(handles), len(mustReadAll(t, j)), len(j.States())}; got != want {
+				t.Errorf("handles, rows, states: %v, want %v", got, want)
+			}
+			mustClose(t, j)
 		})
 	}
 }

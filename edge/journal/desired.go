@@ -305,17 +305,28 @@ func (b *batch) forgetStates() error {
 	return nil
 }
 
-// PutHandle keeps what finds a task again, durably; nil removes it.
-func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte) error {
+// PutHandle keeps what finds a task again, durably; nil removes it. What it says is
+// appended with it as Record does: both are in the journal, or neither is.
+func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, says ...fleet.Transition) error {
+	if err := checkRecordable(says); err != nil {
+		return err
+	}
 	return j.do(ctx, &op{write: func(b *batch) error {
-		if err := b.step(StepHandle); err != nil {
+		if err := b.putHandle(alloc, key, handle); err != nil {
 			return err
 		}
-		if handle == nil {
-			return b.db.exec("DELETE FROM handles WHERE alloc = ? AND key = ?", string(alloc), key)
-		}
-		return b.db.putHandle(storedHandle{alloc: string(alloc), key: key, handle: handle})
+		return b.record(says)
 	}})
+}
+
+func (b *batch) putHandle(alloc fleet.AllocID, key string, handle []byte) error {
+	if err := b.step(StepHandle); err != nil {
+		return err
+	}
+	if handle == nil {
+		return b.db.exec("DELETE FROM handles WHERE alloc = ? AND key = ?", string(alloc), key)
+	}
+	return b.db.putHandle(storedHandle{alloc: string(alloc), key: key, handle: handle})
 }
 
 // Handles reads an allocation's handles back, by key.

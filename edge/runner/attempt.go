@@ -17,7 +17,7 @@ func (t *task) start(ctx context.Context) (drivers.Task, error) {
 	f := &t.runner.factory
 	t.rec.Attempt++
 	t.rec.Restarts, t.rec.Handle, t.rec.Restarting, t.rec.Ended, t.rec.Due = t.state.Restarts, nil, "", false, 0
-	t.rec.Unhealthy, t.rec.Ending, t.rec.StopAt = false, 0, 0
+	t.rec.Unhealthy, t.rec.Ending, t.rec.StopAt, t.rec.Killing = false, 0, 0, false
 	if err := t.remember(ctx); err != nil {
 		return nil, err
 	}
@@ -149,8 +149,11 @@ func (t *task) wait(ctx context.Context, live drivers.Task, exits chan<- drivers
 	}
 }
 
-// end journals that the task is being ended, and ends it.
+// end journals that the task is being ended, unless an earlier life did, and ends it.
 func (t *task) end(ctx context.Context, live drivers.Task) error {
+	if t.rec.Killing {
+		return t.stop(ctx, live)
+	}
 	timeout := fleet.DefaultKillTimeout
 	if s, err := t.spec(); err == nil {
 		timeout = s.task.KillTimeout
@@ -159,7 +162,8 @@ func (t *task) end(ctx context.Context, live drivers.Task) error {
 	if t.why == "" {
 		message = fmt.Sprintf("Task is given %v to end before it is killed", timeout)
 	}
-	if err := t.report(ctx, step{event: t.event(fleet.TaskKilling, message)}); err != nil {
+	t.rec.Killing = true
+	if err := t.reportKept(ctx, step{event: t.event(fleet.TaskKilling, message)}); err != nil {
 		return err
 	}
 	return t.stop(ctx, live)
@@ -203,17 +207,14 @@ func (t *task) signal(ctx context.Context, live drivers.Task, req signalRequest)
 	return nil
 }
 
-// beginRestart journals an operator's restart, first that it is to be done, so
-// that a later life does it where this one does not come to it.
+// beginRestart journals an operator's restart and that it is to be done, so that a
+// later life does it where this one does not come to it.
 func (t *task) beginRestart(ctx context.Context, req restartRequest) error {
 	t.rec.Restarting, t.rec.Unhealthy = req.reason, req.failed
 	if t.rec.Restarting == "" {
 		t.rec.Restarting = "Restart was asked for"
 	}
-	err := t.remember(ctx)
-	if err == nil {
-		err = t.report(ctx, step{event: t.event(fleet.TaskRestartSignal, t.rec.Restarting)})
-	}
+	err := t.reportKept(ctx, step{event: t.event(fleet.TaskRestartSignal, t.rec.Restarting)})
 	req.reply <- err
 	return err
 }

@@ -48,10 +48,10 @@ func (r *Runner) hastened() bool {
 // returns when, by monotonic time, it is to be stopped.
 func (t *task) linger(ctx context.Context) (time.Duration, error) {
 	now := t.runner.factory.Mono()
-	if t.runner.hastened() {
+	switch {
+	case t.rec.Killing, t.runner.hastened():
 		return now, nil
-	}
-	if t.rec.StopAt > 0 { // an earlier life said so
+	case t.rec.StopAt > 0: // an earlier life said so
 		return t.rec.StopAt, nil
 	}
 	s, err := t.spec()
@@ -67,13 +67,10 @@ func (t *task) linger(ctx context.Context) (time.Duration, error) {
 		return now, nil
 	}
 	t.rec.Ending, t.rec.StopAt = t.since, at
-	if err := t.remember(ctx); err != nil {
-		return 0, err
-	}
 	why := "Task is to end"
 	if t.why != "" {
 		why = t.why
 	}
 	message := fmt.Sprintf("%s: its services are withdrawn, and it is stopped in %v (shutdown_delay)", why, (at - now).Round(time.Millisecond))
-	return at, t.report(ctx, step{event: t.event(fleet.TaskWaitsToStop, message)})
+	return at, t.reportKept(ctx, step{event: t.event(fleet.TaskWaitsToStop, message)})
 }

@@ -12,11 +12,11 @@ import (
 )
 
 // Recorder is where a runner writes what happens: the journal. Record returns
-// when the transitions are durable, PutHandle when the handle is; a nil handle
-// removes it.
+// when the transitions are durable, PutHandle when the handle is, and what is
+// recorded with it: both are, or neither. A nil handle removes it.
 type Recorder interface {
 	Record(ctx context.Context, ts ...fleet.Transition) error
-	PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte) error
+	PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error
 	Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error)
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -85,8 +86,8 @@ func (j *journal) Record(ctx context.Context, ts ...fleet.Transition) error {
 	return j.write(ctx, entry{BootID: j.boot, Rows: ts})
 }
 
-func (j *journal) PutHandle(ctx context.Context, _ fleet.AllocID, key string, handle []byte) error {
-	return j.write(ctx, entry{Key: key, Handle: handle})
+func (j *journal) PutHandle(ctx context.Context, _ fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
+	return j.write(ctx, entry{BootID: j.boot, Rows: ts, Key: key, Handle: handle})
 }
 
 func (j *journal) Handles(context.Context, fleet.AllocID) (map[string][]byte, error) {
@@ -145,6 +146,27 @@ func (j *journal) apply(e entry) {
 	}
 	close(j.changed)
 	j.changed = make(chan struct{})
+}
+
+// dieWith has the journal die with the nth write from now on; 0: never.
+func (j *journal) dieWith(n int, applied bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.writes, j.dieAt, j.applied = 0, n, applied
+}
+
+// written counts the writes since dieWith.
+func (j *journal) written() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.writes
+}
+
+// told are the rows.
+func (j *journal) told() []fleet.Transition {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.rows)
 }
 
 // revive lets a journal that died go on with what is on disk, as it is when the

@@ -19,8 +19,8 @@ const maxRecord = 256 << 10
 
 // record is what the journal keeps of a task besides its state, under the task's
 // name, so that a later life of the agent goes on where this one was. It is
-// written before an attempt is started, with Handle once it was, and before an
-// operator's restart is carried out.
+// written before an attempt is started, with Handle once it was, and before it is
+// ended on purpose, in one piece with the event that says so.
 type record struct {
 	Version int          `json:"version"`
 	BootID  fleet.BootID `json:"boot_id"`
@@ -47,6 +47,8 @@ type record struct {
 	// or is not to end.
 	Ending time.Duration `json:"ending,omitempty"`
 	StopAt time.Duration `json:"stop_at,omitempty"`
+	// Killing says that the attempt is being stopped, and that this was told.
+	Killing bool `json:"killing,omitempty"`
 	// Ended says that the attempt's end was journaled, and Due at what monotonic
 	// time the next one is to be started.
 	Ended bool          `json:"ended,omitempty"`

@@ -21,11 +21,13 @@ const (
 	describeRebooted = "The machine rebooted"
 )
 
-// report is what a task has to say: steps that are journaled in one piece.
+// report is what a task has to say: steps that are journaled in one piece, with its
+// record where there is one.
 type report struct {
-	task  *task
-	steps []step
-	reply chan error
+	task   *task
+	steps  []step
+	record []byte
+	reply  chan error
 }
 
 // step is one transition of a task: an event, and what it does to the state.
@@ -49,7 +51,7 @@ func (r *Runner) journal(ctx context.Context, rep report) error {
 		}
 		ts = append(ts, tr)
 	}
-	if err := r.record(ctx, ts...); err != nil {
+	if err := r.recordOf(ctx, rep, ts); err != nil {
 		t.state = before
 		return err
 	}
@@ -131,6 +133,14 @@ func (r *Runner) recordEnd(ctx context.Context) error {
 // them: what happened must be told, and nothing may be done before it is.
 func (r *Runner) record(ctx context.Context, ts ...fleet.Transition) error {
 	return r.persist(ctx, func() error { return r.rec.Record(ctx, ts...) })
+}
+
+// recordOf records a report's transitions, with the task's record where it has one.
+func (r *Runner) recordOf(ctx context.Context, rep report, ts []fleet.Transition) error {
+	if rep.record == nil {
+		return r.record(ctx, ts...)
+	}
+	return r.persist(ctx, func() error { return r.rec.PutHandle(ctx, r.id, rep.task.name, rep.record, ts...) })
 }
 
 func (r *Runner) putHandle(ctx context.Context, task string, b []byte) error {

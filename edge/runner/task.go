@@ -86,7 +86,7 @@ func (t *task) restore(b []byte) {
 		t.rec, t.known, t.seen = rec, true, rec.BootID == f.BootID
 		if rec.BootID != f.BootID {
 			t.rec.Window = rec.Window.rebase(rec.Mono, now)
-			t.rec.Ending, t.rec.StopAt = 0, 0
+			t.rec.Ending, t.rec.StopAt, t.rec.Killing = 0, 0, false
 		}
 		return
 	case b != nil && err != nil:
@@ -356,7 +356,20 @@ func (t *task) delay(ctx context.Context, d time.Duration) error {
 // report has the allocation's goroutine journal steps, in one piece, and returns
 // when they are durable. An error says that ctx has ended.
 func (t *task) report(ctx context.Context, steps ...step) error {
-	rep := report{task: t, steps: steps, reply: make(chan error, 1)}
+	return t.send(ctx, report{task: t, steps: steps, reply: make(chan error, 1)})
+}
+
+// reportKept is report, in one piece with the task's record: a later life finds both
+// what was about to be done and that it was told, or neither, and tells nothing twice.
+func (t *task) reportKept(ctx context.Context, steps ...step) error {
+	b, err := t.stamped()
+	if err != nil {
+		return err
+	}
+	return t.send(ctx, report{task: t, steps: steps, record: b, reply: make(chan error, 1)})
+}
+
+func (t *task) send(ctx context.Context, rep report) error {
 	select {
 	case t.runner.reports <- rep:
 		return <-rep.reply
@@ -367,12 +380,17 @@ func (t *task) report(ctx context.Context, steps ...step) error {
 
 // remember journals the task's record.
 func (t *task) remember(ctx context.Context) error {
-	t.rec.BootID, t.rec.Mono = t.runner.factory.BootID, t.runner.factory.Mono()
-	b, err := t.rec.encode()
+	b, err := t.stamped()
 	if err != nil {
 		return err
 	}
 	return t.runner.putHandle(ctx, t.name, b)
+}
+
+// stamped is the task's record as of now.
+func (t *task) stamped() ([]byte, error) {
+	t.rec.BootID, t.rec.Mono = t.runner.factory.BootID, t.runner.factory.Mono()
+	return t.rec.encode()
 }
 
 // forget lets the driver let go of an attempt whose end is journaled.

@@ -39,7 +39,9 @@ func (b *book) Record(_ context.Context, ts ...fleet.Transition) error {
 	return nil
 }
 
-func (b *book) PutHandle(context.Context, fleet.AllocID, string, []byte) error { return nil }
+func (b *book) PutHandle(ctx context.Context, _ fleet.AllocID, _ string, _ []byte, ts ...fleet.Transition) error {
+	return b.Record(ctx, ts...)
+}
 
 func (b *book) Handles(context.Context, fleet.AllocID) (map[string][]byte, error) { return nil, nil }
 
