@@ -1,0 +1,113 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"skerry/fleet"
+)
+
+func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		JobHCL       string
+		Variables    string
+		Canonicalize bool
+	}
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	if strings.TrimSpace(req.JobHCL) == "" {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "parse a job file: JobHCL is empty")
+	}
+	job, err := a.cfg.Jobs.Parse(req.JobHCL, req.Variables)
+	if err != nil {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "%s", err.Error())
+	}
+	if req.Canonicalize {
+		job.Defaults()
+	}
+	if err := tooLarge(job).Err(); err != nil {
+		return nil, 0, err
+	}
+	return job, 0, nil
+}
+
+// validateJob answers with every problem of a job; that there are some is no
+// failure of the request, not even where the job cannot be decoded.
+func (a *API) validateJob(r *http.Request) (any, fleet.Index, error) {
+	answer := struct {
+		DriverConfigValidated bool
+		ValidationErrors      []string
+		Error                 string
+		Warnings              string
+	}{DriverConfigValidated: true}
+	var raw struct{ Job json.RawMessage }
+	if err := body(r, &raw); err != nil {
+		return nil, 0, err
+	}
+	job, problems := a.decode(r, raw.Job)
+	if err := problems.Err(); err != nil {
+		answer.Error = err.Error()
+		answer.ValidationErrors = problems.Lines()
+		return answer, 0, nil
+	}
+	answer.Warnings = warned(job)
+	return answer, 0, nil
+}
+
+// PlanAnswer answers a dry run, in Nomad's shape; Reasons are ours.
+type PlanAnswer struct {
+	JobModifyIndex fleet.Index
+	CreatedEvals   []*fleet.Evaluation
+	Diff           *fleet.JobDiff
+	Annotations    PlanAnnotations
+	FailedTGAllocs map[string]*fleet.AllocMetric
+	Warnings       string
+	Reasons        []string `json:",omitempty"`
+}
+
+// PlanAnnotations counts what would happen, by group.
+type PlanAnnotations struct {
+	DesiredTGUpdates map[string]GroupUpdates
+}
+
+func (a *API) planJob(r *http.Request) (any, fleet.Index, error) {
+	var req struct {
+		Job  json.RawMessage
+		Diff bool
+	}
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	job, err := a.acceptable(r, req.Job)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	return a.dryRun(r.Context(), job, req.Diff)
+}
+
+func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet.Index, error) {
+	run, err := a.cfg.Jobs.DryRun(ctx, job)
+	if err != nil {
+		return nil, 0, err
+	}
+	v := a.cfg.State.View()
+	answer := PlanAnswer{
+		Annotations: PlanAnnotations{DesiredTGUpdates: run.Groups}, FailedTGAllocs: run.Failed, Reasons: run.Reasons,
+		Warnings: warned(job),
+	}
+	old, ok := v.Job(job.Namespace, job.ID)
+	if ok {
+		answer.JobModifyIndex = old.JobModifyIndex
+	}
+	if diff {
+		d := fleet.DiffJobs(old, job)
+		answer.Diff = &d
+	}
+	return answer, v.Index(), nil
+}

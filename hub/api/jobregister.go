@@ -1,0 +1,242 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"skerry/fleet"
+	"skerry/fleet/cron"
+	"skerry/hub/state"
+)
+
+// registerRequest is the body of a registration.
+type registerRequest struct {
+	Job            json.RawMessage
+	EnforceIndex   bool
+	JobModifyIndex fleet.Index
+	EvalPriority   int
+	Submission     *fleet.Submission
+
+	PreserveCounts    bool
+	PreserveResources bool
+}
+
+// EvalAnswer answers a change that made an evaluation.
+type EvalAnswer struct {
+	EvalID          fleet.EvalID
+	EvalCreateIndex fleet.Index
+	JobModifyIndex  fleet.Index
+	Warnings        string
+	Index           fleet.Index
+}
+
+func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
+	var req registerRequest
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	job, err := a.acceptable(r, req.Job)
+	if err != nil {
+		return nil, 0, err
+	}
+	if a.cfg.State.View().Scheduling().RejectJobRegistration {
+		return nil, 0, fleet.Errorf(fleet.CodeForbidden, "register job %q: the scheduler configuration rejects registrations", job.ID).
+			WithHint("an operator has set RejectJobRegistration")
+	}
+	source, warning, err := submitted(req.Submission)
+	if err != nil {
+		return nil, 0, err
+	}
+	now := a.cfg.Now().UnixNano()
+	job.SubmitTime = now
+	eval := a.newEval(job, fleet.TriggerJobRegister, now)
+	if err := prioritize(eval, req.EvalPriority); err != nil {
+		return nil, 0, err
+	}
+	if !job.Starts() {
+		eval = nil
+	}
+	res, err := a.apply(r.Context(), state.JobRegister{
+		Job: job, Eval: eval, EnforceIndex: req.EnforceIndex, CheckIndex: req.JobModifyIndex, Now: now,
+		Submission: source, PreserveCounts: req.PreserveCounts, PreserveResources: req.PreserveResources,
+	})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	answer := evalAnswer(res)
+	answer.Warnings = warned(job, warning)
+	return answer, res.Index, nil
+}
+
+// warned joins what is to be said of a job that is accepted, a line each.
+func warned(job *fleet.Job, others ...string) string {
+	var lines []string
+	for _, line := range slices.Concat(others, job.Warnings()) {
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// acceptable decodes a job that a request brought and refuses it with every
+// reason at once where it cannot be registered.
+func (a *API) acceptable(r *http.Request, raw json.RawMessage) (*fleet.Job, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the job: the request's body has none").
+			WithHint("send {\"Job\": {…}}; an HCL file goes through /v1/jobs/parse first")
+	}
+	job, problems := a.decode(r, raw)
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	if id := jobID(r); id != "" && id != job.ID {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "register job %q: the path names job %q", job.ID, id)
+	}
+	return job, nil
+}
+
+// decode reads a job and collects all that is wrong with it.
+func (a *API) decode(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Problems) {
+	job, problems := fleet.DecodeJob(raw)
+	if job.Type == "" { // it is no job at all, of which all else would be said, too
+		return job, problems
+	}
+	disown(job)
+	intoNamespace(r, job)
+	problems = slices.Concat(problems, job.Validate(), cron.Problems(job, a.cfg.Now()), job.Unsupported(), a.namespaceProblems(r, job))
+	for i, g := range job.TaskGroups {
+		for k, t := range g.Tasks {
+			if t.Driver != "" && !slices.Contains(a.cfg.Drivers, t.Driver) {
+				problems = append(problems, fleet.Problem{
+					Path:    fmt.Sprintf("TaskGroups[%d].Tasks[%d].Driver", i, k),
+					Message: fmt.Sprintf("driver %q is not known", t.Driver),
+					Hint:    "this release has: " + strings.Join(a.cfg.Drivers, ", "),
+				})
+			}
+		}
+	}
+	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.periodicProblems(job), a.regionProblems(job), tooLarge(job))
+}
+
+// disown leaves out what only the hub writes: registering stops nothing, and makes no
+// child of another job.
+func disown(job *fleet.Job) {
+	for _, f := range []struct {
+		name string
+		said bool
+	}{
+		{"Stop", job.Stop}, {"ParentID", job.ParentID != ""}, {"Dispatched", job.Dispatched},
+		{"DispatchIdempotencyToken", job.DispatchIdempotencyToken != ""}, {"Payload", len(job.Payload) > 0},
+	} {
+		if f.said {
+			job.Ignored = append(job.Ignored, f.name)
+		}
+	}
+	job.Stop, job.ParentID, job.Dispatched, job.DispatchIdempotencyToken, job.Payload = false, "", false, "", nil
+}
+
+// regionProblems refuses what is for another cluster; "global" is what a job has that
+// names none.
+func (a *API) regionProblems(job *fleet.Job) fleet.Problems {
+	if own := a.cfg.Cluster.Self().Region; job.Region != own && job.Region != fleet.DefaultRegion {
+		return fleet.Problems{{
+			Path: "Region", Message: fmt.Sprintf("the job is for region %q, and this cluster's is %q", job.Region, own),
+			Hint: "leave region out, or ask a hub of that region: a cluster is one region, and passes nothing on",
+		}}
+	}
+	return nil
+}
+
+// tooLarge reports a job that no edge could be sent.
+func tooLarge(job *fleet.Job) fleet.Problems {
+	spec, err := state.EncodeSpec(job)
+	switch {
+	case err != nil:
+		return fleet.Problems{{Message: err.Error()}}
+	case len(spec) > state.MaxSpec:
+		return fleet.Problems{{
+			Message: fmt.Sprintf("the specification has %d bytes when encoded, at most %d can be sent to an edge", len(spec), state.MaxSpec),
+			Hint:    "split the job, or let its tasks fetch what is large",
+		}}
+	}
+	return nil
+}
+
+// newEval makes the evaluation of a job that changed.
+func (a *API) newEval(job *fleet.Job, trigger string, now int64) *fleet.Evaluation {
+	return &fleet.Evaluation{
+		ID: fleet.EvalID(a.cfg.NewID()), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type,
+		TriggeredBy: trigger, JobID: job.ID, Status: fleet.EvalPending, CreateTime: now, ModifyTime: now,
+	}
+}
+
+// prioritize gives an evaluation another priority than its job's; 0: it keeps that.
+func prioritize(e *fleet.Evaluation, priority int) error {
+	switch {
+	case priority == 0:
+	case priority < fleet.JobPriorityMin || priority > fleet.JobPriorityMax:
+		return fleet.Errorf(fleet.CodeInvalid, "evaluate job %q: EvalPriority %d is not within %d to %d",
+			e.JobID, priority, fleet.JobPriorityMin, fleet.JobPriorityMax)
+	default:
+		e.Priority = priority
+	}
+	return nil
+}
+
+// evalAnswer is what was committed, and not what the job is by now: a hub's own
+// state may be behind the entry, or hold somebody else's change that came after it.
+func evalAnswer(res state.Result) EvalAnswer {
+	answer := EvalAnswer{EvalID: res.Eval, JobModifyIndex: res.Modify, Index: res.Index}
+	if res.Eval != "" {
+		answer.EvalCreateIndex = res.Index
+	}
+	return answer
+}
+
+func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
+	q, err := parseQuery(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	purge := false
+	if s := r.URL.Query().Get("purge"); s != "" {
+		if purge, err = strconv.ParseBool(s); err != nil {
+			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter purge: %q is neither true nor false", s)
+		}
+	}
+	without, err := noDelay(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	priority := 0
+	if s := r.URL.Query().Get("eval_priority"); s != "" {
+		if priority, err = strconv.Atoi(s); err != nil {
+			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter eval_priority: %q is not a whole number", s)
+		}
+	}
+	job, ok := a.cfg.State.View().Job(q.namespace, jobID(r))
+	if !ok {
+		return EvalAnswer{}, 0, nil // it is as it is to be
+	}
+	now := a.cfg.Now().UnixNano()
+	eval := a.newEval(job, fleet.TriggerJobDeregister, now)
+	if err := prioritize(eval, priority); err != nil {
+		return nil, 0, err
+	}
+	if !job.Starts() {
+		eval = nil
+	}
+	res, err := a.apply(r.Context(), state.JobDeregister{Namespace: job.Namespace, ID: job.ID, Purge: purge, Eval: eval, Now: now, NoShutdownDelay: without})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return evalAnswer(res), res.Index, nil
+}
