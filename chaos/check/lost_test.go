@@ -81,6 +81,20 @@ func TestABootOfWhichOneRowIsLeft(t *testing.T) {
 	}
 }
 
+// TestARowThatNobodyLookedAt has a task's end in a row that the journal had let go of before
+// anybody looked, and one more start than that explains.
+func TestARowThatNobodyLookedAt(t *testing.T) {
+	for starts, want := range map[int]int{3: 0, 4: 1} {
+		p := sound()
+		p.Starts[alloc] = starts
+		p.Edges[0].Before = append(slices.Clone(p.Edges[0].Rows[:2]), fleet.Transition{Seq: 4, BootID: "a", Kind: fleet.TransitionTask, Alloc: alloc, Task: "main",
+			Event: &fleet.TaskEvent{Type: fleet.TaskStarted}, Mono: 1})
+		if found := check.Quiet(p); len(slices.DeleteFunc(found, func(v check.Violation) bool { return v.Invariant != check.RebootBringsBack })) != want {
+			t.Errorf("%d starts: %v", starts, found)
+		}
+	}
+}
+
 // TestWhatAJournalDroppedIsTold has tasks whose ends nobody can read of any more, in a
 // picture and while a run goes on.
 func TestWhatAJournalDroppedIsTold(t *testing.T) {

@@ -192,14 +192,20 @@ const unseenRows = 1
 // startedOnce checks that a task which never ends by itself was started at most once in
 // each boot of its machine since its allocation's first row; of a boot all of whose rows
 // of the allocation are lost others may be left. Any row that was dropped at the journal's
-// bound, and counted, may have told of an end.
+// bound, and counted, may have told of an end, and so may one that a small journal let go
+// of, since the cluster had acknowledged it, before anybody looked.
 func startedOnce(e Edge, starts map[fleet.AllocID]int) []Violation {
 	boots := map[fleet.BootID]int{}     // by when they were first told of
 	placed := map[fleet.AllocID]int{}   // in which of them
 	restarts := map[fleet.AllocID]int{} // ends that the tasks came to by themselves
 	dropped := 0
 	counted := map[happening]bool{}
+	var last fleet.Seq // of the numbering that a row is of
 	for _, row := range slices.Concat(e.Before, e.Rows) {
+		if last > 0 && row.Seq > last {
+			dropped += int(row.Seq - last - 1)
+		}
+		last = row.Seq
 		if counted[happeningOf(row)] {
 			continue
 		}
