@@ -160,7 +160,7 @@ func membersOf(slots []*slot) []*member {
 // that the newest version adds wait with it.
 func (d *decision) restore(slots []*slot, missing int, g *fleet.TaskGroup, r *rollout) {
 	for _, s := range slots {
-		m := s.newest(func(*member) bool { return true })
+		m := s.last()
 		if missing <= 0 || s.active() || m.a.NextAllocation != "" || m.a.Group() == nil {
 			continue
 		}

@@ -65,6 +65,17 @@ func (s *slot) newest(ok func(*member) bool) *member {
 	return nil
 }
 
+// last is what the slot had last, in a slot that has nothing: the member that was decided
+// on last. What stood in for it may have been placed later and stopped before.
+func (s *slot) last() (last *member) {
+	for _, m := range s.members {
+		if last == nil || m.a.AllocModifyIndex >= last.a.AllocModifyIndex {
+			last = m
+		}
+	}
+	return last
+}
+
 func (s *slot) has(k kind) bool {
 	return s.newest(func(m *member) bool { return m.kind == k }) != nil
 }
