@@ -161,7 +161,7 @@ func membersOf(slots []*slot) []*member {
 func (d *decision) restore(slots []*slot, missing int, g *fleet.TaskGroup, r *rollout) {
 	for _, s := range slots {
 		m := s.last()
-		if missing <= 0 || s.active() || m.a.NextAllocation != "" || m.a.Group() == nil {
+		if missing <= 0 || s.active() || m == nil || m.a.Group() == nil {
 			continue
 		}
 		if m.a.ClientStatus != fleet.ClientLost && m.a.DesiredStatus != fleet.DesiredEvict && m.a.AllocModifyIndex < d.in.Job.JobModifyIndex {

@@ -65,11 +65,12 @@ func (s *slot) newest(ok func(*member) bool) *member {
 	return nil
 }
 
-// last is what the slot had last, in a slot that has nothing: the member that was decided
-// on last. What stood in for it may have been placed later and stopped before.
+// last is what the slot had last, in a slot that has nothing: of the members that nothing
+// took the place of the one that was decided on last, or nil. What stood in for one may
+// have been placed later and stopped before.
 func (s *slot) last() (last *member) {
 	for _, m := range s.members {
-		if last == nil || m.a.AllocModifyIndex >= last.a.AllocModifyIndex {
+		if m.a.NextAllocation == "" && (last == nil || m.a.AllocModifyIndex >= last.a.AllocModifyIndex) {
 			last = m
 		}
 	}
