@@ -452,6 +452,23 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.conclude(p.id, fleet.ClientComplete)
 		}},
+		{"the same, from a session that was committed long before its answer came through", stopSoon, func(p *plant) {
+			heal := p.cut(p.e)
+			p.pass(time.Second)
+			late := p.plan(p.register("late", 1, stopSoon), 0, p.e, "")
+			p.pass(55 * time.Second)
+			p.end(p.e, p.id)
+			p.pass(4 * time.Minute)
+			heal()
+			p.e.linked, p.e.beat = false, p.e.beat-5*time.Minute
+			p.pass(time.Minute)
+			p.task(p.e, late, check.TaskStarted)
+			p.pass(2 * time.Second)
+			p.e.linked, p.e.beat = true, p.at
+			p.status(p.e, late, fleet.ClientPending, fleet.TaskReceived)
+			p.status(p.e, late, fleet.ClientRunning, fleet.TaskStarted)
+			p.send(p.e)
+		}},
 		{"a task that a session brings, before any look has seen its first answer", stopSoon, func(p *plant) {
 			heal := p.cut(p.e)
 			p.pass(time.Second)

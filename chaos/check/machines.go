@@ -53,6 +53,7 @@ const keptSilences = time.Minute
 // taskTruth is a task as it really is.
 type taskTruth struct {
 	live  int           // processes of it
+	begun time.Duration // when it was started first
 	since time.Duration // of its last change
 	what  string        // its last change
 }
@@ -166,7 +167,7 @@ func (m *machine) task(now time.Duration, t *Task) {
 	key := TaskKey{t.Alloc, t.Task}
 	truth := m.tasks[key]
 	if truth == nil {
-		truth = &taskTruth{}
+		truth = &taskTruth{begun: now}
 		m.tasks[key] = truth
 	}
 	if t.What == TaskStarted {

@@ -189,7 +189,8 @@ func (t *stops) overdue(s *scene, m *machine) {
 		}
 		s.judge(StopDeadline)
 		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*markEvery(after)
-		if alone < after+slack || opened < slack || s.now-max(m.agent, f.first) < slack || f.first > m.beat && s.now-f.first < after+slack ||
+		fresh := s.now-max(m.agent, f.first, truth.begun) < slack // what brought it may be an answer that its agent has not told of
+		if alone < after+slack || opened < slack || fresh || f.first > m.beat && s.now-f.first < after+slack ||
 			m.forgetful(s.now-slack) || s.weather.since(s.now, s.now-slack, m.name, Halts, Chokes, EndsTasks) { // its driver may be dead
 			continue
 		}
