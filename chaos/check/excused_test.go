@@ -452,38 +452,11 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.conclude(p.id, fleet.ClientComplete)
 		}},
-		{"the same, from a session that was committed long before its answer came through", stopSoon, func(p *plant) {
-			heal := p.cut(p.e)
-			p.pass(time.Second)
-			late := p.plan(p.register("late", 1, stopSoon), 0, p.e, "")
-			p.pass(55 * time.Second)
-			p.end(p.e, p.id)
-			p.pass(4 * time.Minute)
-			heal()
-			p.e.linked, p.e.beat = false, p.e.beat-5*time.Minute
-			p.pass(time.Minute)
-			p.task(p.e, late, check.TaskStarted)
-			p.pass(2 * time.Second)
-			p.e.linked, p.e.beat = true, p.at
-			p.status(p.e, late, fleet.ClientPending, fleet.TaskReceived)
-			p.status(p.e, late, fleet.ClientRunning, fleet.TaskStarted)
-			p.send(p.e)
-		}},
 		{"a task that a session brings, before any look has seen its first answer", stopSoon, func(p *plant) {
-			heal := p.cut(p.e)
-			p.pass(time.Second)
-			late := p.plan(p.register("late", 1, stopSoon), 0, p.e, "")
-			p.pass(55 * time.Second)
-			p.end(p.e, p.id)
-			p.pass(50 * time.Second)
-			heal()
-			p.e.linked, p.e.beat = false, p.e.beat-2*time.Minute
-			p.task(p.e, late, check.TaskStarted)
-			p.pass(2 * time.Second)
-			p.e.linked, p.e.beat = true, p.at
-			p.status(p.e, late, fleet.ClientPending, fleet.TaskReceived)
-			p.status(p.e, late, fleet.ClientRunning, fleet.TaskStarted)
-			p.send(p.e)
+			p.bringLate(stopSoon, 50*time.Second, 2*time.Minute, 0)
+		}},
+		{"the same, from a session that was committed long before its answer came through", stopSoon, func(p *plant) {
+			p.bringLate(stopSoon, 4*time.Minute, 5*time.Minute, time.Minute)
 		}},
 		{"a registration that is answered while hubs are being put back", nil, func(p *plant) {
 			end := p.fault("restore", []check.Effect{check.Rewinds, check.Halts})
@@ -534,4 +507,25 @@ func TestExcused(t *testing.T) {
 			p.nothing()
 		})
 	}
+}
+
+// bringLate has an edge that was cut off start what was placed on it meanwhile, before it
+// is seen to have a link again: its last answered beat is silent ago, and its session was
+// committed underway before it starts.
+func (p *plant) bringLate(d *fleet.Disconnect, away, silent, underway time.Duration) {
+	heal := p.cut(p.e)
+	p.pass(time.Second)
+	late := p.plan(p.register("late", 1, d), 0, p.e, "")
+	p.pass(55 * time.Second)
+	p.end(p.e, p.id)
+	p.pass(away)
+	heal()
+	p.e.linked, p.e.beat = false, p.e.beat-silent
+	p.pass(underway)
+	p.task(p.e, late, check.TaskStarted)
+	p.pass(2 * time.Second)
+	p.e.linked, p.e.beat = true, p.at
+	p.status(p.e, late, fleet.ClientPending, fleet.TaskReceived)
+	p.status(p.e, late, fleet.ClientRunning, fleet.TaskStarted)
+	p.send(p.e)
 }
