@@ -108,8 +108,9 @@ func namespaceApply(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "apply NAME|FILE", Short: "Make a namespace, or change what is said of it", Args: cobra.ExactArgs(1),
 		Long: "Make a namespace, or change it. What is named is a file in HCL (name, description, a block\n" +
-			"capabilities and one of meta) or in JSON, as inspect shows it; - is the standard input;, or, where there is no such file, the\n" +
-			"namespace itself: then only its description changes, where one is given.",
+			"capabilities and one of meta) or in JSON, as inspect shows it; - is the standard input. Where there\n" +
+			"is no such file, it is the namespace itself that is named: then only its description changes, where\n" +
+			"one is given.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.client()
 			if err != nil {
