@@ -35,7 +35,11 @@ func checksum(columns ...any) int64 {
 		case int64:
 			add(number[:binary.PutVarint(number[:], v)])
 		case bool:
-			add(number[:binary.PutVarint(number[:], map[bool]int64{true: 1}[v])])
+			flag := int64(0)
+			if v {
+				flag = 1
+			}
+			add(number[:binary.PutVarint(number[:], flag)])
 		case string:
 			add(number[:binary.PutUvarint(number[:], uint64(len(v)))])
 			add([]byte(v))
