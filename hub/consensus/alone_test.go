@@ -25,20 +25,28 @@ func (c called) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// A command that goes alone comes behind all that was given to raft before it. What
-// was decided before it, and waits, is refused; what is decided behind it is taken.
-func TestWhatWasDecidedBeforeACommandThatGoesAlone(t *testing.T) {
-	reached, hold := make(chan struct{}), make(chan struct{})
+// mustHold starts a hub that leads alone and does not get further in applying pool "hold"
+// than to close reached, until hold is closed.
+func mustHold(t *testing.T) (one *hub, reached <-chan struct{}, hold chan<- struct{}) {
+	t.Helper()
+	at, on := make(chan struct{}), make(chan struct{})
 	c := newCluster(t, func(cfg *consensus.Config) {
 		cfg.Applied = func(a consensus.Applied) {
 			if p, ok := a.Command.(state.Pool); ok && p.Pool.Name == "hold" {
-				close(reached)
-				<-hold
+				close(at)
+				<-on
 			}
 		}
 	})
-	one := c.mustStart("one", "", true)
+	one = c.mustStart("one", "", true)
 	one.mustApply(t, "a")
+	return one, at, on
+}
+
+// A command that goes alone comes behind all that was given to raft before it. What
+// was decided before it, and waits, is refused; what is decided behind it is taken.
+func TestWhatWasDecidedBeforeACommandThatGoesAlone(t *testing.T) {
+	one, reached, hold := mustHold(t)
 	type answer struct {
 		index fleet.Index
 		err   error
@@ -82,17 +90,7 @@ func TestWhatWasDecidedBeforeACommandThatGoesAlone(t *testing.T) {
 // A command that goes alone and whose caller leaves while it waits is not given to raft
 // when its turn has come, and keeps nobody waiting until then.
 func TestACommandThatGoesAloneIsGivenUp(t *testing.T) {
-	reached, hold := make(chan struct{}), make(chan struct{})
-	c := newCluster(t, func(cfg *consensus.Config) {
-		cfg.Applied = func(a consensus.Applied) {
-			if p, ok := a.Command.(state.Pool); ok && p.Pool.Name == "hold" {
-				close(reached)
-				<-hold
-			}
-		}
-	})
-	one := c.mustStart("one", "", true)
-	one.mustApply(t, "a")
+	one, reached, hold := mustHold(t)
 	held := make(chan error, 1)
 	go func() {
 		_, err := one.Decide(t.Context(), pool("hold"))

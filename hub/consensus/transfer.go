@@ -26,15 +26,15 @@ func (n *Node) Transfer(ctx context.Context, id fleet.HubID) error {
 	if _, leads := n.Leads(); !leads {
 		return raftError(what, raft.ErrNotLeader)
 	}
-	if err := heir(peers, n.cfg.ID, id, what); err != nil {
+	to, err := heir(peers, n.cfg.ID, id, what)
+	if err != nil {
 		return err
 	}
 	_, err = call(ctx, n, func(r *raft.Raft) (struct{}, error) {
 		if id == "" {
 			return struct{}{}, r.LeadershipTransfer().Error()
 		}
-		i := slices.IndexFunc(peers, func(p Peer) bool { return p.ID == id })
-		return struct{}{}, r.LeadershipTransferToServer(raft.ServerID(id), raft.ServerAddress(peers[i].Addr)).Error()
+		return struct{}{}, r.LeadershipTransferToServer(raft.ServerID(to.ID), raft.ServerAddress(to.Addr)).Error()
 	})
 	if err != nil {
 		return raftError(what, err)
@@ -43,9 +43,9 @@ func (n *Node) Transfer(ctx context.Context, id fleet.HubID) error {
 	return nil
 }
 
-// heir tells why the hub that leads cannot hand the lead over to one of an id, or with
-// none to any.
-func heir(peers []Peer, self, id fleet.HubID, what string) error {
+// heir is the hub of an id, which can take the lead from the one that has it; none where
+// no id is given, and any can. Otherwise it tells why not.
+func heir(peers []Peer, self, id fleet.HubID, what string) (Peer, error) {
 	voters := make([]string, 0, len(peers))
 	for _, p := range peers {
 		if p.Voter && p.ID != self {
@@ -62,7 +62,7 @@ func heir(peers []Peer, self, id fleet.HubID, what string) error {
 	case id == "" && len(voters) == 0:
 		err = fleet.Errorf(fleet.CodeConflict, "%s: hub %s is the only one of this region that has a vote", what, self)
 	case id == "":
-		return nil
+		return Peer{}, nil
 	case i < 0:
 		err = fleet.Errorf(fleet.CodeNotFound, "%s: the log is replicated to no such hub", what)
 	case id == self:
@@ -70,7 +70,7 @@ func heir(peers []Peer, self, id fleet.HubID, what string) error {
 	case !peers[i].Voter:
 		err = fleet.Errorf(fleet.CodeConflict, "%s: it has no vote, it only follows", what)
 	default:
-		return nil
+		return peers[i], nil
 	}
-	return err.WithHint("%s", hint)
+	return Peer{}, err.WithHint("%s", hint)
 }
