@@ -23,6 +23,7 @@ func (r *rollout) progress(m *member) {
 		r.healthy++
 	case (m.absent || m.kind == frozen) && planted.On(planted.AbsentIsHealthy):
 		r.healthy++
+	case m.kind == failed && !r.d.system(): // the deployment decides what comes of it, wherever its edge is
 	case m.absent || m.kind == frozen:
 		r.away++
 	}
