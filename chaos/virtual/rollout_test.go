@@ -42,6 +42,7 @@ type rolloutWatch struct {
 	seen  fleet.Index
 	armed bool // the first version is everywhere
 	sites map[fleet.NodeID]string
+	ready map[fleet.NodeID]fleet.Index // since when
 	wrong []string
 	most  int // out of service at one site
 	ended map[fleet.DeploymentID]int
@@ -56,6 +57,13 @@ func (w *rolloutWatch) applied(_ string, a hub.Applied) {
 	w.seen = a.Index
 	if !w.armed {
 		return
+	}
+	for n := range a.View.Nodes("") {
+		if _, was := w.ready[n.ID]; n.Status != fleet.NodeReady {
+			delete(w.ready, n.ID)
+		} else if !was {
+			w.ready[n.ID] = a.Index
+		}
 	}
 	for j := range a.View.Jobs(fleet.DefaultNamespace, "") {
 		w.budgets(a, j)
@@ -99,22 +107,44 @@ func (w *rolloutWatch) budgets(a hub.Applied, j *fleet.Job) {
 	}
 }
 
-// complete checks a deployment that ends: as wait_for says.
+// complete checks a deployment that ends: as wait_for says of what was within reach when
+// that was decided. Who came back between the decision and its entry begins another one.
 func (w *rolloutWatch) complete(a hub.Applied, d *fleet.Deployment) {
 	n := standingOf(a.View, d.JobID, d.JobVersion)
-	all := len(w.sites)
-	needs := map[string]int{"reachable": n.healthy + n.old, "95%": (all*95 + 99) / 100, "all": all}[d.TaskGroups["g"].WaitFor]
-	if n.healthy < needs {
-		w.fail(a, "the deployment of job %s ends with %+v, wants %d", d.JobID, n, needs)
+	decided, all, late := decidedAt(a), len(w.sites), 0
+	for _, since := range w.ready {
+		if since > decided {
+			late++
+		}
 	}
+	needs := map[string]int{"reachable": n.healthy + n.old - late, "95%": (all*95 + 99) / 100, "all": all}[d.TaskGroups["g"].WaitFor]
+	if n.healthy < needs {
+		w.fail(a, "the deployment of job %s, decided at entry %d, ends with %+v, wants %d", d.JobID, decided, n, needs)
+	}
+}
+
+// decidedAt is the newest entry that the decision had seen of which an entry is the plan.
+func decidedAt(a hub.Applied) fleet.Index {
+	if plan, ok := a.Command.(state.Plan); ok {
+		for _, e := range plan.Evals {
+			if e.ID == plan.EvalID {
+				return e.SnapshotIndex
+			}
+		}
+	}
+	return a.Index
 }
 
 func (w *rolloutWatch) arm(v *state.View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.armed, w.sites, w.ended = true, map[fleet.NodeID]string{}, map[fleet.DeploymentID]int{}
+	w.ready = map[fleet.NodeID]fleet.Index{}
 	for n := range v.Nodes("") {
 		w.sites[n.ID] = n.SiteName()
+		if n.Status == fleet.NodeReady {
+			w.ready[n.ID] = v.Index()
+		}
 	}
 }
 
