@@ -459,6 +459,34 @@ func TestAbsence(t *testing.T) {
 	}
 }
 
+// The window of an absence ends by the leader's clock, also where the clock of the hub that
+// decides is behind: the evaluation would come again and again until it has caught up.
+func TestAbsenceEndsByTheLeadersClock(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(1)
+	lost, no := 10*time.Minute, false
+	c.register(job(1, func(j *fleet.Job) { j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &lost, Replace: &no} }))
+	a := c.alive()[0]
+	c.report(a, fleet.ClientRunning)
+	c.miss(a.NodeID)
+	c.settle()
+	away, _ := c.store.View().Alloc(a.ID)
+	end, ok := c.store.View().Eval(away.FollowupEvalID)
+	if !ok {
+		t.Fatalf("nothing ends the absence of %+v", away)
+	}
+	c.now = end.WaitUntil.Add(-3 * time.Second)
+	c.schedule(end.ID)
+	if got, _ := c.store.View().Alloc(a.ID); got.ClientStatus != fleet.ClientLost {
+		t.Errorf("when its window is over it is %s", got.ClientStatus)
+	}
+	for e := range c.store.View().EvalsByJob(a.Namespace, a.JobID) {
+		if e.PreviousEval == end.ID && e.TriggeredBy == fleet.TriggerDisconnectTimeout {
+			t.Errorf("it is put off until %s", e.WaitUntil)
+		}
+	}
+}
+
 // on lists what is alive on a node.
 func (c *cluster) on(id fleet.NodeID) []*fleet.Alloc {
 	var out []*fleet.Alloc

@@ -118,7 +118,7 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 			return nil // canceled, or an earlier delivery got through after all
 		}
 		job, _ := view.Job(d.Eval.Namespace, d.Eval.JobID)
-		a, err := newAttempt(view, d.Eval, job, w.cfg.Now(), w.cfg.NewID)
+		a, err := newAttempt(view, d.Eval, job, w.now(d.Eval), w.cfg.NewID)
 		if err != nil {
 			return w.fail(ctx, d, err.Error())
 		}
@@ -148,6 +148,15 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 			return err
 		}
 	}
+}
+
+// now is the time that an evaluation is decided at. One that waited comes when the leader's
+// clock says so: where this hub's is behind, it would be put off again and again.
+func (w *worker) now(e *fleet.Evaluation) time.Time {
+	if now := w.cfg.Now(); now.After(e.WaitUntil) {
+		return now
+	}
+	return e.WaitUntil
 }
 
 // overtaken reports whether a plan's job was changed after the plan was made.
