@@ -130,7 +130,7 @@ func (t *tx) tally(old, new *fleet.Alloc) {
 	s.HealthyAllocs += tick(new.DeploymentStatus.IsHealthy()) - tick(was)
 	s.UnhealthyAllocs += tick(new.DeploymentStatus.IsUnhealthy()) - tick(wasNot)
 	progress := new.DeploymentStatus.IsHealthy() && !was ||
-		old != nil && old.ClientStatus == fleet.ClientUnknown && new.ClientStatus != fleet.ClientUnknown && !new.Terminal()
+		old != nil && old.ClientStatus == fleet.ClientUnknown && new.ClientStatus != fleet.ClientUnknown && !new.Terminal() && !was
 	if progress && s.ProgressDeadline > 0 {
 		s.RequireProgressBy = time.Unix(0, new.ModifyTime).UTC().Add(s.ProgressDeadline)
 	}

@@ -128,6 +128,26 @@ func TestReturnGivesADeploymentTime(t *testing.T) {
 	}
 }
 
+// One that comes and goes with what is healthy gives it none: it would never end.
+func TestReturnOfWhatIsHealthyGivesNoTime(t *testing.T) {
+	w := newWorld(t)
+	n := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 2))
+	d := w.deploy("shop", nil)
+	a := w.placeIn(d, n, false)
+	w.report(n, fleet.ClientRunning, a.ID)
+	w.healthy(a)
+	by := w.now.Add(progressDeadline)
+	w.pass(time.Minute)
+	w.miss(n)
+	w.unknown(a.ID)
+	w.pass(time.Minute)
+	w.session(n)
+	if s := w.group(d); !s.RequireProgressBy.Equal(by) || w.getAlloc(a.ID).ClientStatus != fleet.ClientRunning {
+		t.Fatalf("it is %s, at %s: %+v", w.getAlloc(a.ID).ClientStatus, w.now, s)
+	}
+}
+
 func TestPromotion(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("n1")
