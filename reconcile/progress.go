@@ -21,6 +21,8 @@ func (r *rollout) progress(m *member) {
 	case m == nil:
 	case r.served(m):
 		r.healthy++
+	case r.past(m):
+		r.over++
 	case (m.absent || m.kind == frozen) && planted.On(planted.AbsentIsHealthy):
 		r.healthy++
 	case m.kind == failed && !r.d.system(): // the deployment decides what comes of it, wherever its edge is
@@ -29,22 +31,32 @@ func (r *rollout) progress(m *member) {
 	}
 }
 
+// past reports whether something failed after an earlier deployment of this very version
+// had brought it up: that is none of what this one, which was begun for an edge that came
+// back, is to bring about. Its reschedule policy decides what comes of it.
+func (r *rollout) past(m *member) bool {
+	dep, job := r.d.deployment, r.d.in.Job
+	return dep != nil && m.kind == failed && m.a.DeploymentID != dep.ID &&
+		m.a.JobVersion == job.Version && m.a.Job != nil && m.a.Job.CreateIndex == job.CreateIndex
+}
+
 // done reports whether the group is where the deployment wants it, as far as
 // wait_for asks.
 func (r *rollout) done() bool {
 	if planted.On(planted.NeverComplete) {
 		return false
 	}
-	if r.waiting > 0 || r.healthy+r.away+r.blocked < r.total || r.healthy == 0 && r.total > 0 {
+	total := r.total - r.over
+	if r.waiting > 0 || r.healthy+r.away+r.blocked < total || r.healthy == 0 && total > 0 {
 		return false // what nobody has seen healthy is no success
 	}
 	percent, ok := strings.CutSuffix(r.state.WaitFor, "%")
 	switch {
 	case r.state.WaitFor == fleet.WaitForAll:
-		return r.healthy >= r.total
+		return r.healthy >= total
 	case ok:
 		n, err := strconv.ParseFloat(percent, 64)
-		return err == nil && float64(r.healthy)*100 >= n*float64(r.total)
+		return err == nil && float64(r.healthy)*100 >= n*float64(total)
 	}
 	return true
 }

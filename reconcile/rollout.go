@@ -32,6 +32,7 @@ type rollout struct {
 	changes bool   // something becomes the newest version, or waits to
 	healthy int
 	away    int // deferred
+	over    int // not this deployment's business
 	total   int
 }
 

@@ -23,6 +23,8 @@ type Picture struct {
 	// may run on is within reach.
 	Waits func(group string) bool
 	Site  func(fleet.NodeID) string // at which a node stands
+	// Away reports whether a node is out of reach, or its history is not in yet.
+	Away func(fleet.NodeID) bool
 	// Window says how the windows of a group's updates stand on a node; nil: they are
 	// always open.
 	Window   func(fleet.NodeID, *fleet.TaskGroup) cron.Standing
@@ -59,7 +61,7 @@ func Next(p Picture) Step {
 		if p.stuck() {
 			return p.fail(fleet.DescProgressDeadline)
 		}
-		cutoff = time.Time{} // all that is left is away, or shut: a return, or a window, gives it time
+		cutoff = p.Now.Add(p.patience()) // all that is left is away, or shut: a return, or a window, gives it time
 	}
 	if opens := p.opens(); !opens.IsZero() && (cutoff.IsZero() || opens.Before(cutoff)) {
 		cutoff = opens
@@ -215,7 +217,8 @@ func (p Picture) stuck() bool {
 	for name, s := range p.Deployment.TaskGroups {
 		by := p.deadline(name, s)
 		over := !by.IsZero() && !p.Now.Before(by)
-		if over && (p.settled(name, whole) < s.DesiredTotal || p.sick(name)) && !p.Waits(name) {
+		left := p.settled(name, whole) < s.DesiredTotal && !p.canariesAway(name, s)
+		if over && (left || p.sick(name)) && !p.Waits(name) {
 			return true
 		}
 	}
@@ -228,7 +231,7 @@ func (p Picture) stuck() bool {
 func (p Picture) sick(group string) bool {
 	return slices.ContainsFunc(p.Allocs, func(a *fleet.Alloc) bool {
 		return a.TaskGroup == group && a.DeploymentStatus.IsUnhealthy() && !a.ServerTerminal() &&
-			a.ClientStatus != fleet.ClientUnknown && !p.replaced(a)
+			!p.deferred(a) && !p.replaced(a)
 	})
 }
 
@@ -245,10 +248,10 @@ func (p Picture) settled(group string, whole []*fleet.Alloc) int {
 		}
 		newest := a.JobVersion == p.Job.Version || a.JobHash != "" && a.JobHash == p.Job.SpecHash
 		switch {
-		case a.TaskGroup != group || a.ServerTerminal():
-		case newest && a.DeploymentStatus.IsHealthy(),
-			a.ClientStatus == fleet.ClientUnknown && !planted.On(planted.AbsentIsFailed), !newest && full[p.Site(a.NodeID)],
-			p.windowed(group) && p.shut(a, held):
+		case a.TaskGroup != group || a.ServerTerminal() && !p.back(a):
+		case p.deferred(a), newest && a.DeploymentStatus.IsHealthy() && !a.ClientTerminal(),
+			newest && a.ClientStatus == fleet.ClientFailed && a.DeploymentID != p.Deployment.ID, // after an earlier deployment brought it up
+			!newest && full[p.Site(a.NodeID)], p.windowed(group) && p.shut(a, held):
 			done[key] = true
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"skerry/hub/state"
 )
 
+func nobody(fleet.NodeID) bool { return false }
+
 // What stood in for an allocation that was away, and was lost before that came back and
 // failed, does not count as its replacement: nobody else would decide on the failure.
 func TestWhatStoodInAndWasLostReplacesNothing(t *testing.T) {
@@ -25,6 +27,7 @@ func TestWhatStoodInAndWasLostReplacesNothing(t *testing.T) {
 			Deployment: d, Job: job, Allocs: allocs, Now: time.Unix(1, 0), NewEval: func() fleet.EvalID { return "e" },
 			Whole:    func() []*fleet.Alloc { return allocs },
 			Versions: func() []*fleet.Job { return nil },
+			Away:     nobody,
 		})
 		if c, ok := step.Command.(state.DeploymentStatus); ok != fails || ok && c.Update.Status != fleet.DeploymentFailed {
 			t.Errorf("its stand-in is %s: %+v (%s), that it fails should be %t", status, step.Command, step.Why, fails)
@@ -56,6 +59,7 @@ func TestWhoWasHealthyAndIsReplacedDoesNotCountTwice(t *testing.T) {
 		Whole:    func() []*fleet.Alloc { return allocs },
 		Waits:    func(string) bool { return false },
 		Versions: func() []*fleet.Job { return nil },
+		Away:     nobody,
 	}
 	if step := rollout.Next(p); step.Command != nil || !step.Until.Equal(time.Unix(60, 0)) {
 		t.Errorf("before its deadline: %+v (%s), until %s", step.Command, step.Why, step.Until)

@@ -162,6 +162,10 @@ func (w *Watcher) picture(d *fleet.Deployment, seen fleet.Index) Picture {
 		n, _ := view.Node(id)
 		return n.SiteName()
 	}
+	p.Away = func(id fleet.NodeID) bool {
+		n, ok := view.Node(id)
+		return ok && n.Status != fleet.NodeReady
+	}
 	p.Versions = func() []*fleet.Job { return view.JobVersions(d.Namespace, d.JobID) }
 	p.Whole = func() []*fleet.Alloc {
 		var all []*fleet.Alloc

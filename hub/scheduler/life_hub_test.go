@@ -211,6 +211,10 @@ func (h *lifeHub) watch(v *state.View, d *fleet.Deployment) rollout.Step {
 			n, _ := v.Node(id)
 			return n.SiteName()
 		},
+		Away: func(id fleet.NodeID) bool {
+			n, ok := v.Node(id)
+			return ok && n.Status != fleet.NodeReady
+		},
 		Waits: func(group string) bool {
 			for e := range v.EvalsByJob(d.Namespace, d.JobID) {
 				if m := e.FailedTGAllocs[group]; !e.Terminal() && m != nil && m.NodesEvaluated == 0 {

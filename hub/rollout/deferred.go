@@ -1,0 +1,77 @@
+package rollout
+
+import (
+	"time"
+
+	"skerry/fleet"
+	"skerry/planted"
+)
+
+// deferred reports whether an allocation is away, or came back only just. What failed on an
+// edge that is away is for the deployment to decide on, but where it is started anew there
+// alone.
+func (p Picture) deferred(a *fleet.Alloc) bool {
+	switch {
+	case planted.On(planted.AbsentIsFailed):
+		return false
+	case p.back(a):
+		return true
+	case a.ClientTerminal():
+		return p.Job.Type == fleet.JobTypeSystem && p.Away(a.NodeID)
+	}
+	return a.ClientStatus == fleet.ClientUnknown || p.Away(a.NodeID)
+}
+
+// back reports whether an allocation that is not the deployment's is back, and for what is
+// to take its place no more time is over than the group has. (The return of its own
+// allocations gives it its time anew.)
+func (p Picture) back(a *fleet.Alloc) bool {
+	if a.DeploymentID == p.Deployment.ID || a.NextAllocation != "" {
+		return false
+	}
+	long := p.Deployment.TaskGroups[a.TaskGroup].ProgressDeadline
+	return a.NeedsToReconnect() || p.Now.Before(returned(a).Add(long))
+}
+
+// canariesAway reports whether a group waits for its promotion, and all of its canaries
+// are healthy or away: nobody else has anything to do.
+func (p Picture) canariesAway(group string, s fleet.DeploymentState) bool {
+	n := 0
+	for _, a := range p.Allocs {
+		if a.TaskGroup == group && a.DeploymentStatus.IsCanary() && !a.ServerTerminal() &&
+			(p.deferred(a) || a.DeploymentStatus.IsHealthy() && !a.ClientTerminal()) {
+			n++
+		}
+	}
+	return s.DesiredCanaries > 0 && !s.Promoted && n >= s.DesiredCanaries
+}
+
+// returned is when an allocation's return was dealt with, by the hub's clock; zero: it has
+// not been away, or is.
+func returned(a *fleet.Alloc) (at time.Time) {
+	for _, s := range a.AllocStates {
+		if s.Field == fleet.AllocStateClientStatus && s.Value != "" {
+			at = s.Time
+			if s.Value == fleet.ClientUnknown || s.Value == fleet.ClientLost {
+				at = time.Time{}
+			}
+		}
+	}
+	return at
+}
+
+// minPatience bounds how often a deployment that is over its time is looked at again.
+const minPatience = time.Minute
+
+// patience is after what time a deployment whose deadline is over, but for which all that
+// is left is away, is looked at again: a node that comes may leave it without an excuse,
+// and changes nothing of it.
+func (p Picture) patience() time.Duration {
+	var shortest time.Duration
+	for _, s := range p.Deployment.TaskGroups {
+		if d := s.ProgressDeadline; d > 0 && (shortest == 0 || d < shortest) {
+			shortest = d
+		}
+	}
+	return max(shortest, minPatience)
+}

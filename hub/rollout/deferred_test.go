@@ -1,0 +1,172 @@
+package rollout_test
+
+import (
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/rollout"
+	"skerry/hub/state"
+)
+
+// overdue is a deployment of version 1 that wants two of a group and whose deadline was
+// over a second ago.
+type overdue struct {
+	job    *fleet.Job
+	dep    *fleet.Deployment
+	away   map[fleet.NodeID]bool
+	allocs []*fleet.Alloc
+}
+
+func newOverdue(jobType string) *overdue {
+	job := &fleet.Job{
+		ID: "web", Namespace: fleet.DefaultNamespace, Type: jobType, Version: 1,
+		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 2, ReschedulePolicy: &fleet.ReschedulePolicy{Unlimited: true}}},
+	}
+	return &overdue{job: job, away: map[fleet.NodeID]bool{}, dep: &fleet.Deployment{
+		ID: "d", JobID: job.ID, JobVersion: 1, Namespace: job.Namespace, Status: fleet.DeploymentRunning,
+		TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 2, ProgressDeadline: time.Hour, RequireProgressBy: time.Unix(3600, 0)}},
+	}}
+}
+
+// add adds an allocation of the deployment, named and placed as its id says.
+func (o *overdue) add(id fleet.AllocID, status string, healthy bool, change func(*fleet.Alloc)) {
+	a := &fleet.Alloc{
+		ID: id, Name: string(id), NodeID: fleet.NodeID(id), TaskGroup: "g", JobVersion: 1, DeploymentID: o.dep.ID,
+		DesiredStatus: fleet.DesiredRun, ClientStatus: status, DeploymentStatus: &fleet.AllocDeployment{},
+	}
+	if healthy {
+		a.DeploymentStatus.Healthy = &healthy
+	}
+	if change != nil {
+		change(a)
+	}
+	o.allocs = append(o.allocs, a)
+}
+
+func (o *overdue) next() rollout.Step {
+	var own []*fleet.Alloc
+	for _, a := range o.allocs {
+		if a.DeploymentID == o.dep.ID {
+			own = append(own, a)
+		}
+	}
+	return rollout.Next(rollout.Picture{
+		Deployment: o.dep, Job: o.job, Allocs: own, Now: time.Unix(3601, 0), NewEval: func() fleet.EvalID { return "e" },
+		Whole:    func() []*fleet.Alloc { return o.allocs },
+		Away:     func(id fleet.NodeID) bool { return o.away[id] },
+		Site:     func(fleet.NodeID) string { return "" },
+		Waits:    func(string) bool { return false },
+		Versions: func() []*fleet.Job { return nil },
+	})
+}
+
+// old makes an allocation one of the version before, which is back since a time.
+func old(back time.Time) func(*fleet.Alloc) {
+	return func(a *fleet.Alloc) {
+		a.JobVersion, a.DeploymentID, a.DeploymentStatus = 0, "", nil
+		a.AllocStates = []fleet.AllocState{{Field: fleet.AllocStateClientStatus, Value: fleet.ClientUnknown, Time: back.Add(-time.Hour)}}
+		if !back.IsZero() {
+			a.AllocStates = append(a.AllocStates, fleet.AllocState{Field: fleet.AllocStateClientStatus, Value: fleet.ClientRunning, Time: back})
+		}
+	}
+}
+
+// When the time of a deployment is over it fails, unless all that is left is away or came
+// back only just; and where it does not fail, it is looked at again.
+func TestOverdue(t *testing.T) {
+	asked := func(a *fleet.Alloc) { a.DesiredTransition.Reschedule = true }
+	canary := func(a *fleet.Alloc) { a.DeploymentStatus.Canary = true }
+	for name, test := range map[string]struct {
+		system bool
+		make   func(o *overdue)
+		fails  bool
+	}{
+		"what was healthy and failed since is missing": {make: func(o *overdue) {
+			o.add("b", fleet.ClientFailed, true, asked)
+		}, fails: true},
+		"what was healthy and ended since is missing": {make: func(o *overdue) {
+			o.add("b", fleet.ClientComplete, true, nil)
+		}, fails: true},
+		"what failed after an earlier deployment of the version is not": {make: func(o *overdue) {
+			o.add("b", fleet.ClientFailed, true, func(a *fleet.Alloc) { a.DeploymentID = "earlier" })
+		}},
+		"nor what is away": {make: func(o *overdue) {
+			o.add("b", fleet.ClientUnknown, false, nil)
+		}},
+		"nor what is about to be unknown": {make: func(o *overdue) {
+			o.add("b", fleet.ClientRunning, false, nil)
+			o.away["b"] = true
+		}},
+		"what failed on an edge that is away is missing": {make: func(o *overdue) {
+			o.add("b", fleet.ClientFailed, false, asked)
+			o.away["b"] = true
+		}, fails: true},
+		"but not of a system job, which starts it anew there": {system: true, make: func(o *overdue) {
+			no := false
+			o.add("b", fleet.ClientFailed, false, func(a *fleet.Alloc) { a.DeploymentStatus.Healthy = &no })
+			o.away["b"] = true
+		}},
+		"in sight it is": {system: true, make: func(o *overdue) {
+			o.add("b", fleet.ClientFailed, true, nil)
+		}, fails: true},
+		"an older version whose return is not dealt with": {make: func(o *overdue) {
+			o.add("b", fleet.ClientRunning, false, func(a *fleet.Alloc) { old(time.Time{})(a) })
+		}},
+		"an older version that came back a minute ago": {make: func(o *overdue) {
+			o.add("b", fleet.ClientRunning, false, old(time.Unix(3541, 0)))
+		}},
+		"and was stopped for want of room": {make: func(o *overdue) {
+			o.add("b", fleet.ClientComplete, false, func(a *fleet.Alloc) { old(time.Unix(3541, 0))(a); a.DesiredStatus = fleet.DesiredStop })
+		}},
+		"an older version that came back more than an hour ago": {make: func(o *overdue) {
+			o.add("b", fleet.ClientRunning, false, old(time.Unix(0, 0)))
+		}, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOverdue(fleet.JobTypeService)
+			if test.system {
+				o = newOverdue(fleet.JobTypeSystem)
+			}
+			o.add("a", fleet.ClientRunning, true, nil)
+			test.make(o)
+			o.judge(t, test.fails)
+		})
+	}
+	for name, test := range map[string]struct {
+		status string
+		away   bool
+		fails  bool
+	}{
+		"a canary that is away":  {fleet.ClientUnknown, true, false},
+		"one that has not begun": {fleet.ClientPending, false, true},
+		"one that failed":        {fleet.ClientFailed, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOverdue(fleet.JobTypeService)
+			s := o.dep.TaskGroups["g"]
+			s.DesiredCanaries = 2
+			o.dep.TaskGroups["g"] = s
+			for _, id := range []fleet.AllocID{"a", "b"} {
+				o.add(id, fleet.ClientRunning, false, func(a *fleet.Alloc) { a.JobVersion, a.DeploymentID = 0, "" })
+			}
+			o.add("c", fleet.ClientRunning, true, canary)
+			o.add("d", test.status, false, func(a *fleet.Alloc) { canary(a); asked(a) })
+			o.away["d"] = test.away
+			o.judge(t, test.fails)
+		})
+	}
+}
+
+func (o *overdue) judge(t *testing.T, fails bool) {
+	t.Helper()
+	o.dep.CreateIndex = 1
+	step := o.next()
+	c, ok := step.Command.(state.DeploymentStatus)
+	switch {
+	case ok != fails || ok && c.Update.Status != fleet.DeploymentFailed:
+		t.Errorf("%+v (%s), that it fails should be %t", step.Command, step.Why, fails)
+	case !ok && !step.Until.After(time.Unix(3601, 0)):
+		t.Errorf("it is not looked at again: until %s", step.Until)
+	}
+}
