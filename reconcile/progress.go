@@ -46,7 +46,7 @@ func (r *rollout) done() bool {
 	if planted.On(planted.NeverComplete) {
 		return false
 	}
-	total := r.total - r.over
+	total := r.wants()
 	if r.waiting > 0 || r.healthy+r.away+r.blocked < total || r.healthy == 0 && total > 0 {
 		return false // what nobody has seen healthy is no success
 	}
@@ -59,6 +59,13 @@ func (r *rollout) done() bool {
 		return err == nil && float64(r.healthy)*100 >= n*float64(total)
 	}
 	return true
+}
+
+// wants is how many the deployment is to see healthy, or away. A node that never had any
+// and came after it began may be too full for one for as long as it lives: what is placed
+// there is judged with all others, but nobody waits for it to be placed.
+func (r *rollout) wants() int {
+	return max(r.total-r.vacant, min(r.total, r.state.DesiredTotal)) - r.over
 }
 
 // joins reports whether the deployment is to judge something that runs what the newest

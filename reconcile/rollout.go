@@ -31,8 +31,10 @@ type rollout struct {
 	fresh   bool   // nothing has ever run this version
 	changes bool   // something becomes the newest version, or waits to
 	healthy int
-	away    int // deferred
-	over    int // not this deployment's business
+	away    int  // deferred
+	over    int  // not this deployment's business
+	vacant  int  // nodes of a system job that never had any
+	moot    bool // its canaries were lost, and there is nothing left that others could stand for
 	total   int
 }
 
@@ -236,11 +238,12 @@ func (d *decision) endDeployments() {
 		return
 	}
 	d.enlist(current)
-	if d.out.Deployment != nil || current.Status != fleet.DeploymentRunning || current.RequiresPromotion() {
+	if d.out.Deployment != nil || current.Status != fleet.DeploymentRunning {
 		return
 	}
 	for _, r := range d.rollouts {
-		if r.u != nil && !r.done() {
+		s := current.TaskGroups[r.g.Name]
+		if r.u != nil && (!r.done() || s.DesiredCanaries > 0 && !s.Promoted && !r.moot) {
 			return
 		}
 	}

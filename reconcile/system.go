@@ -160,9 +160,13 @@ func (d *decision) everywhere(g *fleet.TaskGroup, posts []*post) {
 func (d *decision) vacancies(g *fleet.TaskGroup, posts []*post, r *rollout) {
 	for _, p := range posts {
 		p.vacant = p.target && p.counted() == nil && d.unsuited(p, g) == ""
-		if p.vacant && (p.has(migrating) || d.emptied(p)) {
+		switch {
+		case !p.vacant:
+		case p.has(migrating) || d.emptied(p):
 			r.places(1)
 			r.sites.miss(p.node.SiteName())
+		default:
+			r.vacant++
 		}
 	}
 }
@@ -188,6 +192,9 @@ func (d *decision) systemCanaries(g *fleet.TaskGroup, posts []*post, r *rollout)
 	if r.state.DesiredCanaries == 0 || r.state.Promoted {
 		return
 	}
+	if r.moot = d.deployment != nil && placed < r.state.DesiredCanaries && !slices.ContainsFunc(posts, d.older); r.moot {
+		return
+	}
 	r.changes = true
 	for _, p := range posts {
 		if placed < r.state.DesiredCanaries && p.vacant && d.emptied(p) {
@@ -199,6 +206,12 @@ func (d *decision) systemCanaries(g *fleet.TaskGroup, posts []*post, r *rollout)
 		r.hold()
 		r.turns = max(r.state.DesiredCanaries-placed, 0)
 	}
+}
+
+// older reports whether a post has, or had to make room, what runs an older version: a
+// canary may take its place.
+func (d *decision) older(p *post) bool {
+	return d.emptied(p) || slices.ContainsFunc(p.members, func(m *member) bool { return m.kind != ended && d.outdated(m.a) })
 }
 
 // emptied reports whether a post has nothing because the deployment stopped what was
