@@ -205,17 +205,13 @@ func (a *API) routes() {
 	a.scalingRoutes()
 	a.namespaceRoutes()
 	a.mux.Handle("GET /v1/metrics", promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{}))
-	a.mux.HandleFunc("/", a.noSuchEndpoint)
+	a.mux.HandleFunc(elsewhere, a.unrouted)
 	if a.cfg.Debug {
 		a.mux.HandleFunc("/debug/pprof/", a.onLoopback(pprof.Index))
 		a.mux.HandleFunc("/debug/pprof/profile", a.onLoopback(pprof.Profile))
 		a.mux.HandleFunc("/debug/pprof/symbol", a.onLoopback(pprof.Symbol))
 		a.mux.HandleFunc("/debug/pprof/trace", a.onLoopback(pprof.Trace))
 	}
-}
-
-func (a *API) noSuchEndpoint(w http.ResponseWriter, r *http.Request) {
-	a.fail(w, fleet.Errorf(fleet.CodeNotFound, "no such endpoint: %s %s", r.Method, r.URL.Path))
 }
 
 // onLoopback serves h to clients on this machine alone.

@@ -35,7 +35,7 @@ func (a *API) ofNode(parts map[string]http.HandlerFunc) http.HandlerFunc {
 			part(w, r)
 			return
 		}
-		a.noSuchEndpoint(w, r)
+		a.unrouted(w, r)
 	}
 }
 

@@ -195,9 +195,13 @@ func (a *API) fail(w http.ResponseWriter, err error) {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		e = fleet.Errorf(fleet.CodeTimeout, "%s", err.Error())
 	}
-	status := Status(e.Code)
+	a.failAs(w, Status(e.Code), e)
+}
+
+// failAs is fail where the status is not that of the error's code.
+func (a *API) failAs(w http.ResponseWriter, status int, e *fleet.Error) {
 	if status == http.StatusInternalServerError && e.Code == fleet.CodeInternal {
-		a.cfg.Log.Error("request failed", "error", err)
+		a.cfg.Log.Error("request failed", "error", e)
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")

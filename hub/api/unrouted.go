@@ -1,0 +1,72 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// elsewhere is the pattern of what no endpoint is for.
+const elsewhere = "/"
+
+// unrouted answers what no endpoint is for: a path that is served by other methods, one of
+// a job whose id has slashes that are not escaped, and what there is not.
+func (a *API) unrouted(w http.ResponseWriter, r *http.Request) {
+	if methods := a.methods(r); len(methods) > 0 {
+		w.Header().Set("Allow", strings.Join(methods, ", "))
+		a.failAs(w, http.StatusMethodNotAllowed, fleet.Errorf(fleet.CodeUnsupported, "%s is not served by the method %s", r.URL.Path, r.Method).
+			WithHint("use %s", strings.Join(methods, ", ")))
+		return
+	}
+	if of := a.unescaped(r); of != nil {
+		a.mux.ServeHTTP(w, of)
+		return
+	}
+	a.noSuchEndpoint(w, r)
+}
+
+func (a *API) noSuchEndpoint(w http.ResponseWriter, r *http.Request) {
+	a.fail(w, fleet.Errorf(fleet.CodeNotFound, "no such endpoint: %s %s", r.Method, r.URL.Path))
+}
+
+// methods are those by which a request's path is served.
+func (a *API) methods(r *http.Request) []string {
+	var served []string
+	for _, m := range []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete} {
+		if m != r.Method && a.routed(&http.Request{Method: m, Host: r.Host, URL: r.URL}) {
+			served = append(served, m)
+		}
+	}
+	return served
+}
+
+func (a *API) routed(r *http.Request) bool {
+	_, pattern := a.mux.Handler(r)
+	return pattern != elsewhere
+}
+
+// unescaped is the request that is meant where the id of a job stands in the path as it is:
+// those of dispatched and periodic jobs have slashes. What follows the id is as long as
+// there is an endpoint for; nil where the path is not one of a job.
+func (a *API) unescaped(r *http.Request) *http.Request {
+	const jobs = "/v1/job/"
+	rest, ok := strings.CutPrefix(r.URL.Path, jobs)
+	if !ok || rest == "" {
+		return nil
+	}
+	for at := strings.IndexByte(rest, '/') + 1; at > 0 && at <= len(rest); {
+		end := len(rest)
+		if next := strings.IndexByte(rest[at:], '/'); next >= 0 {
+			end = at + next
+		}
+		of := *r
+		of.URL = &url.URL{Path: r.URL.Path, RawPath: jobs + url.PathEscape(rest[:end]) + (&url.URL{Path: rest[end:]}).EscapedPath(), RawQuery: r.URL.RawQuery}
+		if a.routed(&of) {
+			return &of
+		}
+		at = end + 1
+	}
+	return nil
+}
