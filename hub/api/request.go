@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -99,11 +100,12 @@ func (a *API) block(f reader, r *http.Request, q query) (any, fleet.Index, error
 		// Objects of a restored snapshot have the indexes that they had. Who saw later
 		// ones has to hear of it, and sees none go back.
 		index = max(index, v.Restored().Index)
-		if err != nil || index > q.minIndex {
+		// What is not there yet may come: who waits for it is not answered at once.
+		if err != nil && fleet.CodeOf(err) != fleet.CodeNotFound || index > q.minIndex {
 			return answer, index, err
 		}
 		if v.Changed(ctx) != nil {
-			return answer, index, r.Context().Err()
+			return answer, index, cmp.Or(r.Context().Err(), err)
 		}
 	}
 }
