@@ -26,8 +26,10 @@ func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
 		TaskName string
 		AllTasks bool
 	}
-	if err := body(r, &req); err != nil {
-		return nil, 0, err
+	if r.ContentLength != 0 { // without a body: all that runs
+		if err := body(r, &req); err != nil {
+			return nil, 0, err
+		}
 	}
 	if req.AllTasks && req.TaskName != "" {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "restart an allocation: both TaskName and AllTasks are given").

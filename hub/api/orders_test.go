@@ -17,7 +17,7 @@ import (
 // TestNomadClientRestartsAndSignals drives what an edge is told of an allocation's
 // tasks, and what is said where it cannot be told.
 func TestNomadClientRestartsAndSignals(t *testing.T) {
-	h, _, c := mustServe(t)
+	h, srv, c := mustServe(t)
 	var asked []syncproto.Request
 	h.files = func(req syncproto.Request) (io.ReadCloser, error) {
 		asked = append(asked, req)
@@ -43,11 +43,15 @@ func TestNomadClientRestartsAndSignals(t *testing.T) {
 	if err := c.Allocations().Signal(alloc, nil, "", ""); err != nil {
 		t.Fatal(err)
 	}
+	if status, said := mustPut(t, srv.URL+"/v1/client/allocation/"+string(id)+"/restart", ""); status != 200 {
+		t.Fatalf("restart without a body: %d %s", status, said)
+	}
 	want := []syncproto.Request{
 		{Kind: syncproto.RequestRestart, Alloc: id, Task: "main"},
 		{Kind: syncproto.RequestRestart, Alloc: id, Everything: true},
 		{Kind: syncproto.RequestSignal, Alloc: id, Task: "main", Signal: "SIGHUP"},
 		{Kind: syncproto.RequestSignal, Alloc: id, Signal: "SIGKILL"},
+		{Kind: syncproto.RequestRestart, Alloc: id},
 	}
 	if len(asked) != len(want) {
 		t.Fatalf("asked %+v", asked)
