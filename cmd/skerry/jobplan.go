@@ -63,7 +63,7 @@ func writePlan(w io.Writer, p api.PlanAnswer) {
 	fmt.Fprintln(w)
 	for _, name := range slices.Sorted(maps.Keys(p.Annotations.DesiredTGUpdates)) {
 		u := p.Annotations.DesiredTGUpdates[name]
-		fmt.Fprintf(w, "Group %q: %s%s\n", name, counts(u.Place, "to place", u.InPlaceUpdate, "to update in place",
+		fmt.Fprintf(w, "Group %q: %s%s\n", name, counts(u.Place, "to place", u.Canary, "to place as canaries", u.InPlaceUpdate, "to update in place",
 			u.DestructiveUpdate, "to replace", u.Stop, "to stop", u.Disconnect, "to be unknown", u.Reconnect, "to take back",
 			u.Ignore, "left alone"), halted(u, p.FailedTGAllocs[name]))
 		if m := p.FailedTGAllocs[name]; m != nil {
@@ -74,6 +74,9 @@ func writePlan(w io.Writer, p api.PlanAnswer) {
 	}
 	for _, reason := range p.Reasons {
 		fmt.Fprintln(w, "  "+reason)
+	}
+	if at := p.NextPeriodicLaunch; !at.IsZero() {
+		fmt.Fprintf(w, "Registered now, it is launched next at %s\n", at.Format("2006-01-02 15:04:05 MST"))
 	}
 }
 

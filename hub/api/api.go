@@ -119,7 +119,7 @@ type DryRun struct {
 
 // GroupUpdates counts what would happen to one group's allocations, in Nomad's shape.
 type GroupUpdates struct {
-	Ignore, Place, Stop, InPlaceUpdate, DestructiveUpdate, Disconnect, Reconnect uint64
+	Ignore, Place, Stop, InPlaceUpdate, DestructiveUpdate, Canary, Disconnect, Reconnect uint64
 	// Ours, of those to place and to replace: for how many there is no node, and how
 	// many wait until the room that is made for them is free.
 	NoNode, AwaitsRoom uint64

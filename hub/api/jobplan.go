@@ -3,10 +3,13 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
+	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/cron"
 )
 
 func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
@@ -65,12 +68,25 @@ type PlanAnswer struct {
 	Annotations    PlanAnnotations
 	FailedTGAllocs map[string]*fleet.AllocMetric
 	Warnings       string
-	Reasons        []string `json:",omitempty"`
+	// NextPeriodicLaunch is when the job is launched next if it is registered now; zero
+	// where it is not periodic.
+	NextPeriodicLaunch time.Time
+	Reasons            []string `json:",omitempty"`
 }
 
 // PlanAnnotations counts what would happen, by group.
 type PlanAnnotations struct {
 	DesiredTGUpdates map[string]GroupUpdates
+}
+
+// byKind counts as the diff of a group does: only what there is, by Nomad's names.
+func (u GroupUpdates) byKind() map[string]uint64 {
+	all := map[string]uint64{
+		"ignore": u.Ignore, "create": u.Place, "destroy": u.Stop, "canary": u.Canary, "in-place update": u.InPlaceUpdate,
+		"create/destroy update": u.DestructiveUpdate,
+	}
+	maps.DeleteFunc(all, func(_ string, n uint64) bool { return n == 0 })
+	return all
 }
 
 func (a *API) planJob(r *http.Request) (any, fleet.Index, error) {
@@ -107,7 +123,15 @@ func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet
 	}
 	if diff {
 		d := fleet.DiffJobs(old, job)
+		for i := range d.TaskGroups {
+			d.TaskGroups[i].Updates = run.Groups[d.TaskGroups[i].Name].byKind()
+		}
 		answer.Diff = &d
+	}
+	if p := job.Periodic; p != nil && p.Enabled && !job.Stop {
+		if answer.NextPeriodicLaunch, err = cron.Next(*p, a.cfg.Now()); err != nil {
+			return nil, 0, err
+		}
 	}
 	return answer, v.Index(), nil
 }
