@@ -91,6 +91,13 @@ type (
 // MarshalJSON writes AllocatedResources in Nomad's shape: by task where the job is
 // known, else all under the group's name.
 func (a Alloc) MarshalJSON() ([]byte, error) {
+	return json.Marshal(allocShape{(*plainAlloc)(&a), a.resourcesShape()})
+}
+
+// ResourcesShape is AllocatedResources as the JSON of the allocation has them.
+func (a *Alloc) ResourcesShape() any { return a.resourcesShape() }
+
+func (a *Alloc) resourcesShape() *allocResourcesShape {
 	res := &allocResourcesShape{Tasks: map[string]taskResourcesShape{}, Shared: a.sharedShape()}
 	if g := a.Group(); g != nil && a.ofGroup(g) {
 		for i := range g.Tasks {
@@ -100,7 +107,7 @@ func (a Alloc) MarshalJSON() ([]byte, error) {
 		total := a.AllocatedResources
 		res.Tasks[a.TaskGroup] = taskResourcesShape{Cpu: cpuShape{CpuShares: total.CPU}, Memory: memoryShape{MemoryMB: total.MemoryMB}}
 	}
-	return json.Marshal(allocShape{(*plainAlloc)(&a), res})
+	return res
 }
 
 // ofGroup reports whether the allocation takes what the tasks of the group add up to,
@@ -189,10 +196,19 @@ func (a *Alloc) UnmarshalJSON(data []byte) error {
 // MarshalJSON adds Drain, NodeResources and ReservedResources, as Nomad's clients read
 // them, beside Resources, Reserved and Devices.
 func (n Node) MarshalJSON() ([]byte, error) {
-	total := resourcesShape(n.Resources)
-	total.Devices = deviceShapes(n.Devices)
-	n.networkShapes(&total)
-	return json.Marshal(nodeShape{(*plainNode)(&n), n.DrainStrategy != nil, n.hostNetworkShapes(), total, resourcesShape(n.Reserved)})
+	return json.Marshal(nodeShape{(*plainNode)(&n), n.DrainStrategy != nil, n.hostNetworkShapes(), n.resourcesShape(), resourcesShape(n.Reserved)})
+}
+
+// ResourcesShapes are NodeResources and ReservedResources as the JSON of the node has them.
+func (n *Node) ResourcesShapes() (all, reserved any) {
+	return n.resourcesShape(), resourcesShape(n.Reserved)
+}
+
+func (n *Node) resourcesShape() nodeResourcesShape {
+	all := resourcesShape(n.Resources)
+	all.Devices = deviceShapes(n.Devices)
+	n.networkShapes(&all)
+	return all
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, and Nomad's own nodes.

@@ -1,8 +1,8 @@
 package api
 
 import (
+	"iter"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"skerry/fleet"
@@ -43,6 +43,7 @@ type AllocStub struct {
 	ModifyIndex        fleet.Index
 	CreateTime         int64
 	ModifyTime         int64
+	AllocatedResources any `json:",omitempty"` // as an allocation has them, where they are asked for
 }
 
 func allocStub(al *fleet.Alloc) AllocStub {
@@ -62,10 +63,39 @@ func allocStub(al *fleet.Alloc) AllocStub {
 	return stub
 }
 
+// allocStubs makes what a list shows of an allocation: its resources and the states of its
+// tasks as the parameters say.
+func allocStubs(r *http.Request) (func(*fleet.Alloc) AllocStub, error) {
+	resources, err := flag(r, "resources", false)
+	if err != nil {
+		return nil, err
+	}
+	states, err := flag(r, "task_states", true)
+	return func(al *fleet.Alloc) AllocStub {
+		stub := allocStub(al)
+		if resources {
+			stub.AllocatedResources = al.ResourcesShape()
+		}
+		if !states {
+			stub.TaskStates = nil
+		}
+		return stub
+	}, err
+}
+
+// pageAllocs is page for allocations.
+func pageAllocs(r *http.Request, items iter.Seq[*fleet.Alloc], key func(*fleet.Alloc) string) (paged, error) {
+	show, err := allocStubs(r)
+	if err != nil {
+		return paged{}, err
+	}
+	return page(r, items, key, show)
+}
+
 // listAllocs lists allocations, the oldest first; those that begin with a prefix by id.
 func (a *API) listAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	key := func(al *fleet.Alloc) string { return ageKey(q, al.CreateIndex, string(al.ID)) }
-	answer, err := page(r, v.Allocs(q.namespace, q.prefix), key, allocStub)
+	answer, err := pageAllocs(r, v.Allocs(q.namespace, q.prefix), key)
 	return answer, v.TableIndex("allocs"), err
 }
 
@@ -124,18 +154,7 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 }
 
 // noDelay reads whether the shutdown_delay is left out.
-func noDelay(r *http.Request) (bool, error) {
-	const name = "no_shutdown_delay"
-	s := r.URL.Query().Get(name)
-	if s == "" {
-		return false, nil
-	}
-	without, err := strconv.ParseBool(s)
-	if err != nil {
-		return false, fleet.Errorf(fleet.CodeInvalid, "read the parameter %s: %q is neither true nor false", name, s)
-	}
-	return without, nil
-}
+func noDelay(r *http.Request) (bool, error) { return flag(r, "no_shutdown_delay", false) }
 
 // HistoryAnswer is an allocation's timeline, both sides in one. Dropped counts
 // what the hub let go at its bound, the least important first.

@@ -55,15 +55,32 @@ func (a *API) readDeployment(v *state.View, r *http.Request, _ query) (any, flee
 
 func (a *API) deploymentAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	of := beginning(q, v.AllocsByDeployment(fleet.DeploymentID(r.PathValue("id"))), allocKey)
-	answer, err := page(r, of, allocKey, allocStub)
+	answer, err := pageAllocs(r, of, allocKey)
 	return answer, v.TableIndex("allocs"), err
 }
 
 func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	newestFirst := func(d *fleet.Deployment) string { return byAge(^d.CreateIndex, string(d.ID)) }
-	of := beginning(q, v.DeploymentsByJob(q.namespace, jobID(r)), func(d *fleet.Deployment) string { return string(d.ID) })
+	earlier, err := flag(r, "all", false)
+	if err != nil {
+		return nil, v.TableIndex("deployments"), err
+	}
+	job, there := v.Job(q.namespace, jobID(r))
+	id := func(d *fleet.Deployment) string { return string(d.ID) }
+	of := func(yield func(*fleet.Deployment) bool) {
+		for d := range beginning(q, v.DeploymentsByJob(q.namespace, jobID(r)), id) {
+			// Those of a job of the same id that was purged before are not this one's.
+			if (earlier || !there || d.JobCreateIndex == job.CreateIndex) && !yield(d) {
+				return
+			}
+		}
+	}
 	answer, err := page(r, of, newestFirst, same[*fleet.Deployment])
-	return answer, v.TableIndex("deployments"), err
+	index := v.TableIndex("deployments")
+	if there {
+		index = max(index, job.CreateIndex)
+	}
+	return answer, index, err
 }
 
 func (a *API) jobDeployment(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"iter"
 	"net/http"
+	"time"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -62,11 +63,86 @@ func (a *API) readEval(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 	if !ok {
 		return nil, v.TableIndex("evals"), fleet.Errorf(fleet.CodeNotFound, "evaluation %q not found", id)
 	}
-	return e, e.ModifyIndex, nil
+	related, err := flag(r, "related", false)
+	if err != nil || !related {
+		return e, e.ModifyIndex, err
+	}
+	answer, index := EvalDetail{Evaluation: e, RelatedEvals: []EvalStub{}}, e.ModifyIndex
+	for o := range relatedEvals(v, e) {
+		answer.RelatedEvals = append(answer.RelatedEvals, evalStub(o))
+		index = max(index, o.ModifyIndex)
+	}
+	return answer, index, nil
+}
+
+// EvalDetail is an evaluation with those that led to it, and those that it led to.
+type EvalDetail struct {
+	*fleet.Evaluation
+	RelatedEvals []EvalStub
+}
+
+// EvalStub is an evaluation that is related to another one.
+type EvalStub struct {
+	ID                fleet.EvalID
+	Namespace         string
+	Priority          int
+	Type              string
+	TriggeredBy       string
+	JobID             fleet.JobID
+	NodeID            fleet.NodeID
+	DeploymentID      fleet.DeploymentID
+	Status            string
+	StatusDescription string
+	WaitUntil         time.Time
+	NextEval          fleet.EvalID
+	PreviousEval      fleet.EvalID
+	BlockedEval       fleet.EvalID
+	CreateIndex       fleet.Index
+	ModifyIndex       fleet.Index
+	CreateTime        int64
+	ModifyTime        int64
+}
+
+func evalStub(e *fleet.Evaluation) EvalStub {
+	return EvalStub{
+		ID: e.ID, Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, TriggeredBy: e.TriggeredBy, JobID: e.JobID, NodeID: e.NodeID,
+		DeploymentID: e.DeploymentID, Status: e.Status, StatusDescription: e.StatusDescription, WaitUntil: e.WaitUntil,
+		NextEval: e.NextEval, PreviousEval: e.PreviousEval, BlockedEval: e.BlockedEval,
+		CreateIndex: e.CreateIndex, ModifyIndex: e.ModifyIndex, CreateTime: e.CreateTime, ModifyTime: e.ModifyTime,
+	}
+}
+
+// relatedEvals are those that an evaluation is linked to, over others too. Not every link is
+// known to both of its ends, and all ends are of one job.
+func relatedEvals(v *state.View, e *fleet.Evaluation) iter.Seq[*fleet.Evaluation] {
+	linked := map[fleet.EvalID][]*fleet.Evaluation{}
+	for o := range v.EvalsByJob(e.Namespace, e.JobID) {
+		for _, id := range []fleet.EvalID{o.NextEval, o.PreviousEval, o.BlockedEval} {
+			if other, ok := v.Eval(id); ok {
+				linked[o.ID] = append(linked[o.ID], other)
+				linked[id] = append(linked[id], o)
+			}
+		}
+	}
+	return func(yield func(*fleet.Evaluation) bool) {
+		seen := map[fleet.EvalID]bool{e.ID: true}
+		for next := []fleet.EvalID{e.ID}; len(next) > 0; next = next[1:] {
+			for _, o := range linked[next[0]] {
+				if seen[o.ID] {
+					continue
+				}
+				seen[o.ID] = true
+				next = append(next, o.ID)
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (a *API) evalAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	of := beginning(q, v.AllocsByEval(fleet.EvalID(r.PathValue("id"))), allocKey)
-	answer, err := page(r, of, allocKey, allocStub)
+	answer, err := pageAllocs(r, of, allocKey)
 	return answer, v.TableIndex("allocs"), err
 }

@@ -103,9 +103,28 @@ func (a *API) readJob(v *state.View, r *http.Request, q query) (any, fleet.Index
 }
 
 func (a *API) jobAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	of := beginning(q, v.AllocsByJob(q.namespace, jobID(r)), allocKey)
-	answer, err := page(r, of, allocKey, allocStub)
-	return answer, v.TableIndex("allocs"), err
+	earlier, err := flag(r, "all", false)
+	if err != nil {
+		return nil, v.TableIndex("allocs"), err
+	}
+	job, there := v.Job(q.namespace, jobID(r))
+	of := func(yield func(*fleet.Alloc) bool) {
+		for al := range beginning(q, v.AllocsByJob(q.namespace, jobID(r)), allocKey) {
+			// What there is of a job of the same id that was purged before is not this one's.
+			if there && !earlier && al.Job != nil && al.Job.CreateIndex != job.CreateIndex {
+				continue
+			}
+			if !yield(al) {
+				return
+			}
+		}
+	}
+	answer, err := pageAllocs(r, of, allocKey)
+	index := v.TableIndex("allocs")
+	if there {
+		index = max(index, job.CreateIndex)
+	}
+	return answer, index, err
 }
 
 func (a *API) jobEvals(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {

@@ -26,6 +26,7 @@ type statusesRequest struct {
 // JobStatus is a job with what a page about it shows.
 type JobStatus struct {
 	ID               fleet.JobID
+	ParentID         fleet.JobID
 	Namespace        string
 	Name             string
 	Type             string
@@ -39,6 +40,7 @@ type JobStatus struct {
 	CreateIndex      fleet.Index
 	ModifyIndex      fleet.Index
 	GroupCountSum    int
+	ChildStatuses    []string // of a job that does not run itself
 	Allocs           []JobStatusAlloc
 	LatestDeployment *JobStatusDeployment
 }
@@ -65,8 +67,9 @@ type JobStatusDeployment struct {
 	RequiresPromotion bool
 }
 
-// jobStatuses serves the statuses of all jobs, or of those that the body names,
-// the one that changed last first.
+// jobStatuses serves the statuses of all jobs but of those that others made (these too
+// with include_children), or of the jobs that the body names, the one that changed last
+// first.
 func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 	var req statusesRequest
 	if r.Method != http.MethodGet && r.ContentLength != 0 {
@@ -79,6 +82,11 @@ func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, fleet.Errorf(fleet.CodeInvalid, "read statuses: %d jobs are named, at most %d are taken", len(req.Jobs), maxStatuses))
 		return
 	}
+	children, err := flag(r, "include_children", false)
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
 	// A page's token is good for the same jobs alone.
 	sum := fnv.New64a()
 	fmt.Fprintf(sum, "%q", req.Jobs)
@@ -87,23 +95,39 @@ func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 	r.URL.RawQuery = p.Encode()
 	a.read(func(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 		newestFirst := func(j *fleet.Job) string { return byAge(^j.ModifyIndex, jobKey(j)) }
-		answer, err := page(r, req.named(v, q), newestFirst, func(j *fleet.Job) JobStatus { return jobStatus(v, j) })
+		answer, err := page(r, req.asked(v, q, children), newestFirst, func(j *fleet.Job) JobStatus { return jobStatus(v, j) })
 		return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs"), v.TableIndex("deployments")), err
 	})(w, r)
 }
 
-// named are the jobs that the request asks for.
-func (req statusesRequest) named(v *state.View, q query) iter.Seq[*fleet.Job] {
-	if len(req.Jobs) == 0 {
-		return v.Jobs(q.namespace, q.prefix)
+// asked are the jobs that the request asks for.
+func (req statusesRequest) asked(v *state.View, q query, children bool) iter.Seq[*fleet.Job] {
+	if len(req.Jobs) > 0 {
+		return req.named(v, q)
 	}
 	return func(yield func(*fleet.Job) bool) {
+		for j := range v.Jobs(q.namespace, q.prefix) {
+			if (children || j.ParentID == "") && !yield(j) {
+				return
+			}
+		}
+	}
+}
+
+func (req statusesRequest) named(v *state.View, q query) iter.Seq[*fleet.Job] {
+	return func(yield func(*fleet.Job) bool) {
+		seen := make(map[*fleet.Job]bool, len(req.Jobs)) // one that is named twice is one item
 		for _, id := range req.Jobs {
 			ns := id.Namespace
 			if ns == "" {
 				ns = fleet.DefaultNamespace
 			}
-			if j, ok := v.Job(ns, id.ID); ok && strings.HasPrefix(string(id.ID), q.prefix) && !yield(j) {
+			j, ok := v.Job(ns, id.ID)
+			if !ok || seen[j] || !strings.HasPrefix(string(id.ID), q.prefix) {
+				continue
+			}
+			seen[j] = true
+			if !yield(j) {
 				return
 			}
 		}
@@ -112,7 +136,7 @@ func (req statusesRequest) named(v *state.View, q query) iter.Seq[*fleet.Job] {
 
 func jobStatus(v *state.View, j *fleet.Job) JobStatus {
 	s := JobStatus{
-		ID: j.ID, Namespace: j.Namespace, Name: j.Name, Type: j.Type, NodePool: j.NodePool, Datacenters: j.Datacenters,
+		ID: j.ID, ParentID: j.ParentID, Namespace: j.Namespace, Name: j.Name, Type: j.Type, NodePool: j.NodePool, Datacenters: j.Datacenters,
 		Priority: j.Priority, Version: j.Version, Stop: j.Stop, Status: j.Status, SubmitTime: j.SubmitTime,
 		CreateIndex: j.CreateIndex, ModifyIndex: j.ModifyIndex, Allocs: []JobStatusAlloc{},
 	}
@@ -127,6 +151,12 @@ func jobStatus(v *state.View, j *fleet.Job) JobStatus {
 			ID: al.ID, Group: al.TaskGroup, ClientStatus: al.ClientStatus, NodeID: al.NodeID,
 			DeploymentStatus: al.DeploymentStatus, JobVersion: al.JobVersion, FollowupEvalID: al.FollowupEvalID,
 		})
+	}
+	if !j.Starts() {
+		s.ChildStatuses = []string{}
+		for c := range v.ChildJobs(j.Namespace, j.ID) {
+			s.ChildStatuses = append(s.ChildStatuses, c.Status)
+		}
 	}
 	if d := v.LatestDeployment(j.Namespace, j.ID); d != nil {
 		s.LatestDeployment = deploymentLine(d)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"iter"
 	"net/http"
 
 	"skerry/fleet"
@@ -57,13 +58,33 @@ type NodeStub struct {
 	Drivers               map[string]fleet.DriverInfo
 	CreateIndex           fleet.Index
 	ModifyIndex           fleet.Index
+	// As a node has them, where they are asked for.
+	NodeResources, ReservedResources any `json:",omitempty"`
 }
 
 func (a *API) listNodes(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	attributes := r.URL.Query().Get("os") == "true"
-	answer, err := page(r, v.Nodes(q.prefix), func(n *fleet.Node) string { return string(n.ID) },
-		func(n *fleet.Node) NodeStub { return nodeStub(n, attributes) })
+	answer, err := pageNodes(r, v.Nodes(q.prefix))
 	return answer, v.TableIndex("nodes"), err
+}
+
+// pageNodes is page for nodes, by id: with their attributes and resources as the
+// parameters say.
+func pageNodes(r *http.Request, items iter.Seq[*fleet.Node]) (paged, error) {
+	attributes, err := flag(r, "os", false)
+	if err != nil {
+		return paged{}, err
+	}
+	resources, err := flag(r, "resources", false)
+	if err != nil {
+		return paged{}, err
+	}
+	return page(r, items, func(n *fleet.Node) string { return string(n.ID) }, func(n *fleet.Node) NodeStub {
+		stub := nodeStub(n, attributes)
+		if resources {
+			stub.NodeResources, stub.ReservedResources = n.ResourcesShapes()
+		}
+		return stub
+	})
 }
 
 func nodeStub(n *fleet.Node, attributes bool) NodeStub {

@@ -48,7 +48,7 @@ type paged struct {
 
 // narrowing are the parameters that decide what a list holds and how it is
 // ordered: a token is good for the same ones alone.
-var narrowing = []string{"namespace", "prefix", "filter", "reverse", "job", "jobs", "status", "type", "unreachable"}
+var narrowing = []string{"namespace", "prefix", "filter", "reverse", "job", "jobs", "status", "type", "unreachable", "include_children", "all"}
 
 func parsePages(r *http.Request) (pages, error) {
 	p := r.URL.Query()

@@ -36,7 +36,6 @@ func (a *API) poolNodes(v *state.View, r *http.Request, q query) (any, fleet.Ind
 	if err != nil {
 		return nil, v.TableIndex("pools"), err
 	}
-	attributes := r.URL.Query().Get("os") == "true"
 	in := func(yield func(*fleet.Node) bool) {
 		for n := range v.Nodes(q.prefix) {
 			if (p.Name == fleet.AllPools || n.NodePool == p.Name) && !yield(n) {
@@ -44,8 +43,7 @@ func (a *API) poolNodes(v *state.View, r *http.Request, q query) (any, fleet.Ind
 			}
 		}
 	}
-	answer, err := page(r, in, func(n *fleet.Node) string { return string(n.ID) },
-		func(n *fleet.Node) NodeStub { return nodeStub(n, attributes) })
+	answer, err := pageNodes(r, in)
 	return answer, v.TableIndex("nodes"), err
 }
 

@@ -49,6 +49,19 @@ func parseQuery(r *http.Request) (query, error) {
 	return q, nil
 }
 
+// flag reads a parameter that is true or false.
+func flag(r *http.Request, name string, absent bool) (bool, error) {
+	s := r.URL.Query().Get(name)
+	if s == "" {
+		return absent, nil
+	}
+	on, err := strconv.ParseBool(s)
+	if err != nil {
+		return false, fleet.Errorf(fleet.CodeInvalid, "read the parameter %s: %q is neither true nor false", name, s)
+	}
+	return on, nil
+}
+
 // reader answers a read from a view; index is that of the answer.
 type reader func(v *state.View, r *http.Request, q query) (answer any, index fleet.Index, err error)
 

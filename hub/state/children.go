@@ -1,6 +1,7 @@
 package state
 
 import (
+	"iter"
 	"strings"
 
 	"skerry/fleet"
@@ -136,18 +137,28 @@ type Children struct {
 // Children counts the children of a periodic or parameterized job.
 func (v *View) Children(ns string, id fleet.JobID) Children {
 	var c Children
-	for _, prefix := range []string{fleet.PeriodicPrefix(id), fleet.DispatchPrefix(id)} {
-		for j := range v.Jobs(ns, prefix) {
-			switch {
-			case j.ParentID != id:
-			case j.Status == fleet.JobStatusPending:
-				c.Pending++
-			case j.Status == fleet.JobStatusRunning:
-				c.Running++
-			default:
-				c.Dead++
-			}
+	for j := range v.ChildJobs(ns, id) {
+		switch j.Status {
+		case fleet.JobStatusPending:
+			c.Pending++
+		case fleet.JobStatusRunning:
+			c.Running++
+		default:
+			c.Dead++
 		}
 	}
 	return c
+}
+
+// ChildJobs lists the children of a periodic or parameterized job.
+func (v *View) ChildJobs(ns string, id fleet.JobID) iter.Seq[*fleet.Job] {
+	return func(yield func(*fleet.Job) bool) {
+		for _, prefix := range []string{fleet.PeriodicPrefix(id), fleet.DispatchPrefix(id)} {
+			for j := range v.Jobs(ns, prefix) {
+				if j.ParentID == id && !yield(j) {
+					return
+				}
+			}
+		}
+	}
 }
