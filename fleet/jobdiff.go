@@ -160,6 +160,13 @@ var listed = map[string]string{
 	"ScalingPolicies": "ScalingPolicy", "Actions": "Action", "Secrets": "Secret",
 }
 
+// knownBy is by which of their fields objects of a list are known: those of the same are
+// compared field by field. Of networks there is hardly ever more than one.
+var knownBy = map[string]string{
+	"Actions": "Name", "Services": "Name", "Secrets": "Name", "Identities": "Name", "Templates": "DestPath",
+	"VolumeMounts": "Destination", "Spreads": "Attribute", "Networks": "",
+}
+
 // diffTrees compares two objects: plain values and maps of text become fields,
 // anything else an object.
 func diffTrees(old, updated map[string]any) (fields []FieldDiff, objects []ObjectDiff) {
@@ -172,9 +179,9 @@ func diffTrees(old, updated map[string]any) (fields []FieldDiff, objects []Objec
 			fields = append(fields, diffFields(flatten(key, was), flatten(key, is))...)
 		case listed[key] != "":
 			old, updated := asList(was), asList(is)
-			if key == "Actions" { // their names are unique in a task
+			if field, ok := knownBy[key]; ok {
 				var edited []ObjectDiff
-				edited, old, updated = diffNamed(listed[key], old, updated)
+				edited, old, updated = diffKnown(listed[key], field, old, updated)
 				objects = append(objects, edited...)
 			}
 			objects = append(objects, diffLists(listed[key], old, updated)...)
@@ -192,20 +199,25 @@ func asList(v any) []any {
 	return list
 }
 
-// diffNamed compares those objects of two lists that have the same Name, field by field,
-// and returns the others.
-func diffNamed(name string, was, is []any) (edited []ObjectDiff, old, updated []any) {
-	nameOf := func(e any) any { m, _ := e.(map[string]any); return m["Name"] }
-	updated = slices.Clone(is)
+// diffKnown compares those objects of two lists that are known by the same value of a
+// field, one of each by the other, and returns the rest. What is in both is left out.
+func diffKnown(name, field string, was, is []any) (edited []ObjectDiff, old, updated []any) {
+	known := func(e any) any { m, _ := e.(map[string]any); return m[field] }
+	updated = slices.DeleteFunc(slices.Clone(is), func(e any) bool { return containsTree(was, e) })
 	for _, e := range was {
-		i := slices.IndexFunc(updated, func(x any) bool { return nameOf(x) == nameOf(e) })
+		if containsTree(is, e) {
+			continue
+		}
+		i := slices.IndexFunc(updated, func(x any) bool { return known(x) == known(e) })
 		if i < 0 {
 			old = append(old, e)
 			continue
 		}
-		if f := diffFields(flatten("", e), flatten("", updated[i])); len(f) > 0 {
-			edited = append(edited, ObjectDiff{Type: DiffEdited, Name: fmt.Sprintf("%s[%v]", name, nameOf(e)), Fields: f})
+		called := name
+		if field != "" {
+			called = fmt.Sprintf("%s[%v]", name, known(e))
 		}
+		edited = append(edited, ObjectDiff{Type: DiffEdited, Name: called, Fields: diffFields(flatten("", e), flatten("", updated[i]))})
 		updated = slices.Delete(updated, i, i+1)
 	}
 	return edited, old, updated

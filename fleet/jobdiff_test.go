@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -69,6 +70,30 @@ func TestDiffJobsOfActions(t *testing.T) {
 				{Type: fleet.DiffAdded, Name: "Command", New: "y"}, {Type: fleet.DiffAdded, Name: "Name", New: "new"}}},
 		},
 	}})
+}
+
+// Services are compared by name, of which there may be several, and networks by their order.
+func TestDiffJobsOfServicesAndNetworks(t *testing.T) {
+	old, updated := job(), job()
+	service := func(port string, tags ...string) fleet.Service {
+		return fleet.Service{Name: "web", PortLabel: port, Provider: "nomad", Tags: tags}
+	}
+	was, is := &old.TaskGroups[0], &updated.TaskGroups[0]
+	was.Services = []fleet.Service{service("http", "a", "b"), service("admin"), {Name: "gone"}}
+	is.Services = []fleet.Service{service("admin"), service("http", "a", "c"), {Name: "new"}}
+	was.Networks = []fleet.NetworkResource{{Mode: "host", DynamicPorts: []fleet.Port{{Label: "http"}}}}
+	is.Networks = []fleet.NetworkResource{{Mode: "host", DynamicPorts: []fleet.Port{{Label: "http", To: 80}}}}
+	var got []string
+	for _, o := range fleet.DiffJobs(old, updated).TaskGroups[0].Objects {
+		if o.Type != fleet.DiffEdited {
+			got = append(got, fmt.Sprintf("%s %s", o.Type, o.Name))
+			continue
+		}
+		for _, f := range o.Fields {
+			got = append(got, fmt.Sprintf("%s %s %s %q %q", o.Type, o.Name, f.Name, f.Old, f.New))
+		}
+	}
+	wantEqual(t, "group", got, []string{`Edited Network DynamicPorts[0].To "0" "80"`, `Edited Service[web] Tags[1] "b" "c"`, "Deleted Service", "Added Service"})
 }
 
 func TestDiffJobsEnds(t *testing.T) {
