@@ -18,7 +18,7 @@ const (
 	DiffEdited  DiffType = "Edited"
 )
 
-// Annotations of a TaskDiff.
+// Annotations of a TaskDiff, and of the FieldDiff of a count.
 const (
 	ForcesInPlace = "forces in-place update"
 	ForcesRestart = "forces create/destroy update"
@@ -69,6 +69,8 @@ type FieldDiff struct {
 	Type     DiffType
 	Name     string
 	Old, New string
+	// Annotations says what follows of it, of a group's count.
+	Annotations []string `json:",omitempty"`
 }
 
 // DiffJobs compares two versions of a job; old may be nil (it is new), updated may be
@@ -102,6 +104,12 @@ func diffGroup(old, updated *Job, name string) TaskGroupDiff {
 	}
 	d := TaskGroupDiff{Type: diffType(was != nil, is != nil), Name: name, Change: GroupUpdate(old, updated, name)}
 	d.Fields, d.Objects = diffTrees(groupTree(was), groupTree(is))
+	if i := slices.IndexFunc(d.Fields, func(f FieldDiff) bool { return f.Name == "Count" }); i >= 0 && was != nil && is != nil {
+		d.Fields[i].Annotations = []string{ForcesCreate}
+		if is.Count < was.Count {
+			d.Fields[i].Annotations = []string{ForcesDestroy}
+		}
+	}
 	for _, task := range taskNames(was, is) {
 		if t := diffTask(was, is, task); t.Type != DiffNone {
 			d.Tasks = append(d.Tasks, t)

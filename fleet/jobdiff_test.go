@@ -40,7 +40,9 @@ func TestDiffJobs(t *testing.T) {
 		t.Fatalf("%d groups", len(d.TaskGroups))
 	}
 	a, b, c := d.TaskGroups[0], d.TaskGroups[1], d.TaskGroups[2]
-	wantEqual(t, "count", a.Fields, []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "Count", Old: "2", New: "3"}})
+	wantEqual(t, "count", a.Fields, []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "Count", Old: "2", New: "3", Annotations: []string{fleet.ForcesCreate}}})
+	fewer := fleet.DiffJobs(updated, job()).TaskGroups[0]
+	wantEqual(t, "a smaller count", fewer.Fields, []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "Count", Old: "3", New: "2", Annotations: []string{fleet.ForcesDestroy}}})
 	wantEqual(t, "task of a", a.Tasks, []fleet.TaskDiff{{
 		Type: fleet.DiffEdited, Name: "t", Annotations: []string{fleet.ForcesRestart},
 		Objects: []fleet.ObjectDiff{{Type: fleet.DiffEdited, Name: "Config", Fields: []fleet.FieldDiff{{Type: fleet.DiffAdded, Name: "args[0]", New: "a"}}}},
