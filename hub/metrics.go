@@ -5,7 +5,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"skerry/fleet"
-	"skerry/hub/state"
 )
 
 // metrics returns what GET /v1/metrics shows: the process, and the rooms' own
@@ -52,17 +51,6 @@ var (
 	descQueue      = desc("evaluations", "Evaluations that the leader's broker holds (on the leader only).", "where")
 )
 
-// commandNames are the labels of commands.
-var commandNames = map[state.Kind]string{
-	state.KindJobRegister: "job_register", state.KindJobDeregister: "job_deregister",
-	state.KindNodeRegister: "node_register", state.KindSessionOpen: "session_open",
-	state.KindNodeStatus: "node_status", state.KindAllocUpdates: "alloc_updates",
-	state.KindPlan: "plan", state.KindEvals: "evals", state.KindAllocStop: "alloc_stop",
-	state.KindPool: "pool", state.KindClusterInit: "cluster_init", state.KindToken: "token",
-	state.KindFence: "fence", state.KindNodeResync: "node_resync", state.KindEvalDelete: "eval_delete",
-	state.KindNodeEligible: "node_eligible", state.KindCertificate: "certificate", state.KindHub: "hub",
-}
-
 // rooms collects what the rooms count.
 type rooms struct{ h *Hub }
 
@@ -104,8 +92,8 @@ func (r rooms) raft(gauge gaugeFunc, counter counterFunc) {
 	gauge(descCommitted, float64(s.CommitIndex))
 	counter(descElections, s.LeaderChanges)
 	for kind, t := range s.Commands {
-		counter(descEntries, t.Entries, commandNames[kind])
-		counter(descEntryBytes, t.Bytes, commandNames[kind])
+		counter(descEntries, t.Entries, kind.String())
+		counter(descEntryBytes, t.Bytes, kind.String())
 	}
 	gauge(descDisk, float64(s.LogBytes), "log")
 	gauge(descDisk, float64(s.SnapshotBytes), "snapshots")

@@ -47,9 +47,13 @@ func TestMetrics(t *testing.T) {
 	// may see first.
 	committed := `skerry_plans_total{outcome="committed"} 1`
 	eventually(t, "the plan is counted", h.describe, func() bool { return strings.Contains(h.mustScrape(), "\n"+committed) })
+	// Each kind of command is a line of its own, or nothing is collected at all.
+	h.mustRequest("PUT", "/v1/namespace", map[string]string{"Name": "ships"}, nil)
+	h.mustRequest("DELETE", "/v1/namespace/ships", nil, nil)
 	text := h.mustScrape()
 	for _, want := range []string{
 		`skerry_certificate_end_seconds 1.`, `skerry_raft_leader 1`, `skerry_raft_entries_total{command="job_register"} 1`, `skerry_raft_entries_total{command="plan"} 1`,
+		`skerry_raft_entries_total{command="namespace_store"} 1`, `skerry_raft_entries_total{command="namespace_delete"} 1`,
 		`skerry_raft_entry_bytes_total{command="plan"} `, `skerry_edge_sessions 1`, `skerry_nodes{status="ready"} 1`,
 		`skerry_evaluations{where="ready"} 0`, `skerry_evaluations{where="blocked"} `, committed,
 		`skerry_plans_total{outcome="refused"} 0`, `skerry_plans_waiting 0`, `skerry_plan_nodes_rejected_total 0`,

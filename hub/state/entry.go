@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
+	"unicode"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -72,6 +74,22 @@ func empty(k Kind) (reflect.Value, bool) {
 		return reflect.Value{}, false
 	}
 	return reflect.New(t), true
+}
+
+// String is what a kind is called where commands are counted: job_register.
+func (k Kind) String() string {
+	t, ok := commands[k]
+	if !ok {
+		return fmt.Sprintf("kind_%d", uint8(k))
+	}
+	var name strings.Builder
+	for i, r := range t.Name() {
+		if unicode.IsUpper(r) && i > 0 {
+			name.WriteByte('_')
+		}
+		name.WriteRune(unicode.ToLower(r))
+	}
+	return name.String()
 }
 
 var commands = map[Kind]reflect.Type{

@@ -166,7 +166,7 @@ func TestEntryRefused(t *testing.T) {
 		}
 		return b
 	}
-	pool := fmt.Sprintf("01%02x", state.KindPool)
+	pool := fmt.Sprintf("01%02x", byte(state.KindPool))
 	for _, c := range []struct {
 		name string
 		raw  []byte
@@ -209,7 +209,7 @@ func TestDecodeMemory(t *testing.T) {
 		"nulls":      "a1" + "65" + "4576616c73" + "9a00100000",
 		"empty maps": "a1" + "65" + "4576616c73" + "9a00100000",
 	} {
-		body, err := hex.DecodeString(fmt.Sprintf("01%02x", state.KindEvals) + head)
+		body, err := hex.DecodeString(fmt.Sprintf("01%02x", byte(state.KindEvals)) + head)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -298,5 +298,20 @@ func TestSpecHashIgnoresWhatTheHubOwns(t *testing.T) {
 	// A golden value: every hub and every release must find the same.
 	if got, want := spec(j), "c9fd01888c98373f38ed328bcc1617c8"; got != want {
 		t.Errorf("hash %s, want %s", got, want)
+	}
+}
+
+// Commands are counted by what their kinds are called: each by a name of its own.
+func TestKindsAreCalled(t *testing.T) {
+	seen := map[string]state.Kind{}
+	for _, c := range samples() {
+		name := c.Kind().String()
+		if other, ok := seen[name]; ok && other != c.Kind() || name == "" || strings.HasPrefix(name, "kind_") || strings.ToLower(name) != name {
+			t.Errorf("command %T is called %q, and so is kind %d", c, name, other)
+		}
+		seen[name] = c.Kind()
+	}
+	if got := fmt.Sprint(state.KindJobRegister, state.KindPlan, state.Kind(255)); got != "job_register plan kind_255" {
+		t.Error(got)
 	}
 }
