@@ -328,7 +328,7 @@ func jobTree(j *Job) map[string]any {
 	c.TaskGroups = nil
 	tree := treeOf(c)
 	for _, key := range []string{"Status", "StatusDescription", "Stable", "Version", "SubmitTime", "CreateIndex",
-		"ModifyIndex", "JobModifyIndex", "SpecHash", "TaskGroups", "ID"} {
+		"ModifyIndex", "JobModifyIndex", "SpecHash", "VersionTag", "TaskGroups", "ID"} {
 		delete(tree, key)
 	}
 	return tree

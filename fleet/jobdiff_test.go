@@ -101,6 +101,7 @@ func TestDiffJobsOfServicesAndNetworks(t *testing.T) {
 func TestDiffJobsEnds(t *testing.T) {
 	same := job()
 	same.Version, same.Stable = 4, true
+	same.VersionTag = &fleet.JobVersionTag{Name: "golden"} // of the version, and not of what it says
 	if d := fleet.DiffJobs(job(), same); d.Type != fleet.DiffNone || len(d.Fields)+len(d.Objects) != 0 || len(d.TaskGroups) != 2 {
 		t.Errorf("the same job: %+v", d)
 	}
