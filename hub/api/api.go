@@ -180,8 +180,17 @@ func New(cfg Config) (*API, error) {
 	return a, nil
 }
 
-// ServeHTTP answers one request.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.mux.ServeHTTP(w, r) }
+// ServeHTTP answers one request. What is for another region is not passed on, and never
+// done here instead.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if region := r.URL.Query().Get("region"); region != "" && region != fleet.DefaultRegion {
+		if own := a.cfg.Cluster.Self().Region; region != own {
+			a.fail(w, fleet.Errorf(fleet.CodeInvalid, "no path to region %q: this cluster's is %q", region, own).WithHint(oneRegion))
+			return
+		}
+	}
+	a.mux.ServeHTTP(w, r)
+}
 
 func (a *API) routes() {
 	a.jobRoutes()

@@ -140,13 +140,15 @@ func disown(job *fleet.Job) {
 	job.Stop, job.ParentID, job.Dispatched, job.DispatchIdempotencyToken, job.Payload = false, "", false, "", nil
 }
 
+const oneRegion = "leave region out, or ask a hub of that region: a cluster is one region, and passes nothing on"
+
 // regionProblems refuses what is for another cluster; "global" is what a job has that
 // names none.
 func (a *API) regionProblems(job *fleet.Job) fleet.Problems {
 	if own := a.cfg.Cluster.Self().Region; job.Region != own && job.Region != fleet.DefaultRegion {
 		return fleet.Problems{{
 			Path: "Region", Message: fmt.Sprintf("the job is for region %q, and this cluster's is %q", job.Region, own),
-			Hint: "leave region out, or ask a hub of that region: a cluster is one region, and passes nothing on",
+			Hint: oneRegion,
 		}}
 	}
 	return nil
