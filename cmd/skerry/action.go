@@ -73,7 +73,7 @@ func (f *actionFlags) where(cmd *cobra.Command, o *operator) (*client.Client, fl
 		return nil, "", err
 	}
 	if f.alloc = string(stub.ID); f.job != "" && f.job != string(stub.JobID) {
-		return nil, "", fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s is one of job %s, and not of %s", fleet.Short(stub.ID), stub.JobID, f.job)
+		return nil, "", fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s is one of job %s, and not of %s", shown(stub.ID), stub.JobID, f.job)
 	}
 	return hub, stub.JobID, nil
 }

@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"skerry/cmd/console"
-	"skerry/cmd/edged"
 	"skerry/fleet"
 )
 
@@ -57,24 +55,24 @@ func writeAlloc(w io.Writer, a fleet.Alloc) error {
 	t := console.Table{}
 	t.Add("Allocation", a.ID)
 	t.Add("Name", a.Name)
-	t.Add("Node", fmt.Sprintf("%s (%s)", a.NodeName, fleet.Short(a.NodeID)))
+	t.Add("Node", fmt.Sprintf("%s (%s)", a.NodeName, shown(a.NodeID)))
 	t.Add("Job", fmt.Sprintf("%s, version %d", a.JobID, a.JobVersion))
 	t.Add("Wanted", note(a.DesiredStatus, a.DesiredDescription))
 	t.Add("Status", note(a.ClientStatus, a.ClientDescription))
 	if a.ReportedStatus != "" && a.ReportedStatus != a.ClientStatus {
 		t.Add("Edge said last", a.ReportedStatus)
 	}
-	t.Add("Placed", fmt.Sprintf("%s, score %.3f, evaluation %s", console.Ago(time.Now(), console.Nano(a.CreateTime)), a.Score, fleet.Short(a.EvalID)))
+	t.Add("Placed", fmt.Sprintf("%s, score %.3f, evaluation %s", console.Ago(time.Now(), console.Nano(a.CreateTime)), a.Score, shown(a.EvalID)))
 	t.Add("Resources", fmt.Sprintf("cpu %d MHz, memory %d MB, disk %d MB", a.AllocatedResources.CPU, a.AllocatedResources.MemoryMB, a.AllocatedResources.DiskMB))
 	addAllotment(&t, a.Allotment)
 	if a.PreviousAllocation != "" {
-		t.Add("Replaces", fleet.Short(a.PreviousAllocation))
+		t.Add("Replaces", shown(a.PreviousAllocation))
 	}
 	if a.NextAllocation != "" {
-		t.Add("Replaced by", fleet.Short(a.NextAllocation))
+		t.Add("Replaced by", shown(a.NextAllocation))
 	}
 	if a.FollowupEvalID != "" {
-		t.Add("Follow-up", "evaluation "+fleet.Short(a.FollowupEvalID))
+		t.Add("Follow-up", "evaluation "+shown(a.FollowupEvalID))
 	}
 	for _, s := range a.AllocStates {
 		t.Add("Concluded", fmt.Sprintf("%s at %s", s.Value, s.Time.Local().Format(time.DateTime)))
@@ -116,41 +114,6 @@ func writeTask(w io.Writer, name string, s fleet.TaskState) error {
 	return events.Write(w)
 }
 
-func allocLogs(o *operator) *cobra.Command {
-	var follow, stderr bool
-	var tail int64
-	c := &cobra.Command{
-		Use: "logs ID [TASK]", Short: "Show what a task wrote", Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := o.alloc(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			q := url.Values{"plain": {"true"}, "follow": {strconv.FormatBool(follow)}, "type": {"stdout"}}
-			if len(args) > 1 {
-				q.Set("task", args[1])
-			}
-			if stderr {
-				q.Set("type", "stderr")
-			}
-			if tail > 0 {
-				q.Set("origin", "end")
-				q.Set("offset", strconv.FormatInt(tail, 10))
-			}
-			out, err := hub.Stream(cmd.Context(), "/v1/client/fs/logs/"+string(stub.ID), q)
-			if err != nil {
-				return err
-			}
-			defer out.Close()
-			return edged.CopyLogs(cmd.Context(), cmd.OutOrStdout(), out, o.json)
-		},
-	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the task writes")
-	c.Flags().BoolVar(&stderr, "stderr", false, "show its stderr")
-	c.Flags().Int64Var(&tail, "tail", 0, "show the last so many bytes")
-	return c
-}
-
 func allocStop(o *operator) *cobra.Command {
 	var detach, noDelay bool
 	c := &cobra.Command{
@@ -172,10 +135,10 @@ func allocStop(o *operator) *cobra.Command {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
 			if answer.EvalID == "" {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s has ended, or stops already\n", fleet.Short(stub.ID))
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s has ended, or stops already\n", shown(stub.ID))
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s stops, evaluation %s\n", fleet.Short(stub.ID), fleet.Short(answer.EvalID))
+			fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s stops, evaluation %s\n", shown(stub.ID), shown(answer.EvalID))
 			if detach {
 				return nil
 			}
@@ -234,7 +197,7 @@ func evalList(o *operator) *cobra.Command {
 			}
 			t := console.Table{Heads: o.heads("ID", "PRIORITY", "TRIGGERED BY", "JOB", "STATUS", "FAILURES")}
 			for _, e := range list {
-				t.Add(o.cells(e.Namespace, fleet.Short(e.ID), e.Priority, e.TriggeredBy, e.JobID, e.Status, len(e.FailedTGAllocs) > 0)...)
+				t.Add(o.cells(e.Namespace, shown(e.ID), e.Priority, e.TriggeredBy, e.JobID, e.Status, len(e.FailedTGAllocs) > 0)...)
 			}
 			return t.Write(cmd.OutOrStdout())
 		},
@@ -261,11 +224,11 @@ func writeEval(w io.Writer, e fleet.Evaluation) error {
 		id   fleet.EvalID
 	}{{"Previous", e.PreviousEval}, {"Next", e.NextEval}, {"Blocked", e.BlockedEval}} {
 		if link.id != "" {
-			t.Add(link.name, fleet.Short(link.id))
+			t.Add(link.name, shown(link.id))
 		}
 	}
 	if e.NodeID != "" {
-		t.Add("Node", fleet.Short(e.NodeID))
+		t.Add("Node", shown(e.NodeID))
 	}
 	var queued []string
 	for _, g := range slices.Sorted(maps.Keys(e.QueuedAllocations)) {

@@ -30,13 +30,14 @@ type execFlags struct {
 
 func allocExec(o *operator) *cobra.Command {
 	var f execFlags
+	var from anyOf
 	c := &cobra.Command{
 		Use: "exec ID COMMAND [ARGUMENT…]", Short: "Run a command where a task of an allocation runs", Args: cobra.MinimumNArgs(2),
 		Long: "Run a command in the folder and with the environment of a running task. Its exit code is the program's.\n" +
 			"It ends with the task, and where the node's link does. On a terminal ~. at the start of a line leaves it.",
 		Annotations: map[string]string{settings.Foreign: "behind the allocation"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			hub, stub, err := from.find(cmd.Context(), o, args[0])
 			if err != nil {
 				return err
 			}
@@ -49,6 +50,7 @@ func allocExec(o *operator) *cobra.Command {
 	}
 	c.Flags().SetInterspersed(false)
 	f.add(c, "the task; needed where the allocation has several")
+	from.add(c)
 	return c
 }
 

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -8,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/hub/api"
 )
@@ -15,11 +19,13 @@ import (
 // allocFS shows what lies in an allocation's folder.
 func allocFS(o *operator) *cobra.Command {
 	var stat bool
-	var tail int64
+	var tail tailFlags
+	var from anyOf
+	var follow bool
 	c := &cobra.Command{
 		Use: "fs ID [PATH]", Short: "List an allocation's folder, or show a file in it", Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			hub, stub, err := from.find(cmd.Context(), o, args[0])
 			if err != nil {
 				return err
 			}
@@ -42,10 +48,30 @@ func allocFS(o *operator) *cobra.Command {
 				}
 				return o.writeFiles(cmd.OutOrStdout(), list)
 			}
-			if tail > 0 {
-				q.Set("offset", strconv.FormatInt(max(info.Size-tail, 0), 10))
+			read := func(offset int64) (io.ReadCloser, error) {
+				q.Set("offset", strconv.FormatInt(max(offset, 0), 10))
+				return hub.Stream(cmd.Context(), at("readat"), q)
 			}
-			out, err := hub.Stream(cmd.Context(), at("readat"), q)
+			before, err := tail.offset(func(before int64) ([]byte, error) {
+				out, err := read(info.Size - before)
+				if err != nil {
+					return nil, err
+				}
+				defer out.Close()
+				return io.ReadAll(io.LimitReader(out, before))
+			})
+			if err != nil {
+				return err
+			}
+			begin := int64(0)
+			if before >= 0 {
+				begin = max(info.Size-before, 0)
+			}
+			if follow {
+				q.Set("offset", strconv.FormatInt(begin, 10))
+				return followFile(cmd.Context(), cmd.OutOrStdout(), hub, at("stream"), q)
+			}
+			out, err := read(begin)
 			if err != nil {
 				return err
 			}
@@ -54,9 +80,33 @@ func allocFS(o *operator) *cobra.Command {
 			return err
 		},
 	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the file grows")
+	tail.add(c)
+	from.add(c)
 	c.Flags().BoolVar(&stat, "stat", false, "show what kind of file it is, and not its content")
-	c.Flags().Int64Var(&tail, "tail", 0, "show the last so many bytes of a file")
 	return c
+}
+
+// followFile writes what a file has and gets. Whoever stops it with an interrupt has seen
+// what they wanted.
+func followFile(ctx context.Context, w io.Writer, hub *client.Client, path string, q url.Values) error {
+	out, err := hub.Stream(ctx, path, q)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	for frames := json.NewDecoder(out); ; {
+		var frame api.StreamFrame
+		switch err := frames.Decode(&frame); {
+		case ctx.Err() != nil, errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("follow a file: %w", err)
+		}
+		if _, err := w.Write(frame.Data); err != nil {
+			return err
+		}
+	}
 }
 
 func (o *operator) writeFiles(w io.Writer, list []api.FileInfo) error {

@@ -82,6 +82,6 @@ func (o *operator) order(cmd *cobra.Command, id, verb string, body map[string]an
 			Done  string
 		}{stub.ID, done})
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s is %s.\n", fleet.Short(stub.ID), done)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Allocation %s is %s.\n", shown(stub.ID), done)
 	return err
 }

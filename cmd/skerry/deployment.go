@@ -29,36 +29,54 @@ func deploymentCommand(o *operator) *cobra.Command {
 func deploymentList(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List rollouts, the oldest first", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
-			var list []fleet.Deployment
-			if _, err := hub.Read(cmd.Context(), "/v1/deployments", nil, &list); err != nil {
-				return err
-			}
-			if o.json {
-				return console.JSON(cmd.OutOrStdout(), list)
-			}
-			var t console.Table
-			t.Add(o.cells("Namespace", "ID", "Job", "Version", "Status", "Description")...)
-			for _, d := range list {
-				t.Add(o.cells(d.Namespace, fleet.Short(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)...)
-			}
-			return t.Write(cmd.OutOrStdout())
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.listDeployments(cmd) },
 	}
+}
+
+func (o *operator) listDeployments(cmd *cobra.Command) error {
+	hub, err := o.client()
+	if err != nil {
+		return err
+	}
+	var list []fleet.Deployment
+	if _, err := hub.Read(cmd.Context(), "/v1/deployments", nil, &list); err != nil {
+		return err
+	}
+	return o.writeDeployments(cmd, list, "There are no rollouts.")
+}
+
+// writeDeployments lists rollouts; none says what it means that there is none.
+func (o *operator) writeDeployments(cmd *cobra.Command, list []fleet.Deployment, none string) error {
+	if o.json {
+		return console.JSON(cmd.OutOrStdout(), list)
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), none)
+		return err
+	}
+	t := console.Table{Heads: o.heads("ID", "JOB", "VERSION", "STATUS", "DESCRIPTION")}
+	for _, d := range list {
+		t.Add(o.cells(d.Namespace, shown(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)...)
+	}
+	return t.Write(cmd.OutOrStdout())
 }
 
 func deploymentStatus(o *operator) *cobra.Command {
 	var monitor bool
 	c := &cobra.Command{
-		Use: "status ID", Short: "Show how far a rollout is, by group and site", Args: cobra.ExactArgs(1),
-		Long: "Show how far a rollout is. Of the newest version allocations are healthy, running (not known to\n" +
+		Use: "status [ID]", Short: "List rollouts, or show how far one is, by group and site", Args: cobra.MaximumNArgs(1),
+		Long: "List rollouts, or show how far one is. Of the newest version allocations are healthy, running (not known to\n" +
 			"be healthy yet) or failed; deferred ones are on edges that are away, waiting ones still run an\n" +
 			"older version, and of these some are deferred until a window of updates opens.",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 1:
+			case monitor:
+				return fleet.Errorf(fleet.CodeInvalid, "which rollout is to be followed? No id is given").
+					WithHint("deployment list lists them")
+			default:
+				return o.listDeployments(cmd)
+			}
 			hub, err := o.client()
 			if err != nil {
 				return err
@@ -67,27 +85,43 @@ func deploymentStatus(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := cmd.OutOrStdout()
-			if monitor && !o.json {
+			if out := cmd.OutOrStdout(); monitor && !o.json {
 				return left(cmd.Context(), out, followDeployment(cmd.Context(), hub, out, d.ID))
 			}
-			var p api.Progress
-			if _, err := hub.Read(cmd.Context(), "/v1/deployment/progress/"+string(d.ID), nil, &p); err != nil {
-				return err
-			}
-			if o.json {
-				return console.JSON(out, p)
-			}
-			return writeProgress(out, p)
+			return o.showProgress(cmd, hub, d.ID)
 		},
 	}
 	c.Flags().BoolVar(&monitor, "monitor", false, "go on showing it until it is over")
 	return c
 }
 
+func (o *operator) showProgress(cmd *cobra.Command, hub *client.Client, id fleet.DeploymentID) error {
+	var p api.Progress
+	if _, err := hub.Read(cmd.Context(), "/v1/deployment/progress/"+string(id), nil, &p); err != nil {
+		return err
+	}
+	if o.json {
+		return console.JSON(cmd.OutOrStdout(), p)
+	}
+	return writeProgress(cmd.OutOrStdout(), p)
+}
+
+// latestDeployment shows how far a job's newest rollout is.
+func (o *operator) latestDeployment(cmd *cobra.Command, hub *client.Client, id fleet.JobID) error {
+	var d *fleet.Deployment
+	if _, err := hub.Read(cmd.Context(), jobPath(id, "/deployment"), nil, &d); err != nil {
+		return err
+	}
+	if d == nil {
+		return fleet.Errorf(fleet.CodeNotFound, "job %q was never rolled out", id)
+	}
+	return o.showProgress(cmd, hub, d.ID)
+}
+
 // followDeployment writes a deployment's progress, whenever that changes, until the
 // deployment is over.
 func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id fleet.DeploymentID) error {
+	screen := newScreen(out)
 	var index fleet.Index
 	last := ""
 	for {
@@ -98,7 +132,9 @@ func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id
 		}
 		if now := fmt.Sprint(p.Deployment.Status, p.Groups); now != last {
 			last = now
-			if err := writeProgress(out, p); err != nil {
+			if screen.columns > 0 { // written over what was there
+				screen.progress(p)
+			} else if err := writeProgress(out, p); err != nil {
 				return err
 			}
 		}
@@ -110,9 +146,9 @@ func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id
 
 func writeProgress(out io.Writer, p api.Progress) error {
 	d := p.Deployment
-	fmt.Fprintf(out, "Deployment %s of job %q, version %d: %s\n%s\n\n", fleet.Short(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)
+	fmt.Fprintf(out, "Deployment %s of job %q, version %d: %s\n%s\n\n", shown(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)
 	var t console.Table
-	t.Add("Group", "Site", "Healthy", "Running", "Deferred", "Failed", "Waiting", "Desired")
+	t.Heads = []string{"GROUP", "SITE", "HEALTHY", "RUNNING", "DEFERRED", "FAILED", "WAITING", "DESIRED"}
 	for _, group := range d.Groups() {
 		s := d.TaskGroups[group]
 		desired := fmt.Sprint(s.DesiredTotal)
@@ -147,19 +183,26 @@ func windowLine(w api.WindowProgress) string {
 	return fmt.Sprintf("%d of those that wait are deferred by their windows, the next of which opens at %s", w.Deferred, w.Opens.UTC().Format(time.RFC3339))
 }
 
+// promotion says what is promoted.
+type promotion struct {
+	All    bool
+	Groups []string `json:",omitempty"`
+}
+
+func (p *promotion) add(c *cobra.Command) {
+	c.Flags().StringArrayVar(&p.Groups, "group", nil, "promote this group alone (may be repeated)")
+}
+
 func deploymentPromote(o *operator) *cobra.Command {
-	var groups []string
+	var p promotion
 	c := &cobra.Command{
 		Use: "promote ID", Short: "Let healthy canaries be what they stand for", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := struct {
-				All    bool
-				Groups []string `json:",omitempty"`
-			}{len(groups) == 0, groups}
-			return o.changeDeployment(cmd, args[0], "promote", req)
+			p.All = len(p.Groups) == 0
+			return o.changeDeployment(cmd, args[0], "promote", p)
 		},
 	}
-	c.Flags().StringArrayVar(&groups, "group", nil, "promote this group alone (may be repeated)")
+	p.add(c)
 	return c
 }
 
@@ -193,7 +236,7 @@ func (o *operator) changeDeployment(cmd *cobra.Command, ref, verb string, req an
 		return console.JSON(cmd.OutOrStdout(), answer)
 	}
 	did := map[string]string{"promote": "promoted", "pause": "paused", "resume": "resumed", "fail": "failed"}[verb]
-	fmt.Fprintf(cmd.OutOrStdout(), "Deployment %s of job %q is %s\n", fleet.Short(d.ID), d.JobID, did)
+	fmt.Fprintf(cmd.OutOrStdout(), "Deployment %s of job %q is %s\n", shown(d.ID), d.JobID, did)
 	if v := answer.RevertedJobVersion; v != nil {
 		fmt.Fprintf(cmd.OutOrStdout(), "The job goes back to version %d\n", *v)
 	}

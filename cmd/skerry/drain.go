@@ -42,6 +42,7 @@ func nodeDrain(o *operator) *cobra.Command {
 	flags.BoolVar(&f.keepIneligible, "keep-ineligible", false, "with --disable: no new work all the same")
 	flags.BoolVarP(&f.detach, "detach", "d", false, "return when the hub knows")
 	flags.BoolVar(&f.monitor, "monitor", false, "follow the drain that is going on")
+	addYes(c)
 	flags.StringVarP(&f.message, "message", "m", "", "why, for who looks at the node")
 	flags.StringToStringVar(&f.meta, "meta", nil, "what else to note of it (KEY=VALUE)")
 	c.MarkFlagsOneRequired("enable", "disable", "monitor")
@@ -70,7 +71,7 @@ func (f drainFlags) request(id fleet.NodeID) (api.DrainRequest, error) {
 	case f.noDeadline:
 		req.DrainSpec.Deadline = 0
 	case f.deadline <= 0:
-		return req, fleet.Errorf(fleet.CodeInvalid, "drain node %s: a deadline of %s", fleet.Short(id), f.deadline).
+		return req, fleet.Errorf(fleet.CodeInvalid, "drain node %s: a deadline of %s", shown(id), f.deadline).
 			WithHint("--force stops everything at once, --no-deadline waits for as long as it takes")
 	}
 	return req, nil
@@ -99,10 +100,10 @@ func (o *operator) drain(cmd *cobra.Command, ref string, f drainFlags) error {
 		case o.json:
 			return console.JSON(out, answer)
 		case f.disable:
-			_, err := fmt.Fprintf(out, "Node %s (%s) is not drained any more\n", fleet.Short(node.ID), node.Name)
+			_, err := fmt.Fprintf(out, "Node %s (%s) is not drained any more\n", shown(node.ID), node.Name)
 			return err
 		}
-		fmt.Fprintf(out, "Node %s (%s) is drained\n", fleet.Short(node.ID), node.Name)
+		fmt.Fprintf(out, "Node %s (%s) is drained\n", shown(node.ID), node.Name)
 		if f.detach {
 			return nil
 		}
@@ -127,7 +128,7 @@ func followDrain(ctx context.Context, hub *client.Client, out io.Writer, id flee
 		for _, a := range allocs {
 			told := drainLine(a)
 			if last, ok := seen[a.ID]; ok && last != told {
-				fmt.Fprintf(out, "%s  %s %s\n", fleet.Short(a.ID), a.Name, told)
+				fmt.Fprintf(out, "%s  %s %s\n", shown(a.ID), a.Name, told)
 			}
 			seen[a.ID] = told
 		}
@@ -172,7 +173,7 @@ func drainEnd(out io.Writer, n fleet.Node) error {
 	if n.LastDrain != nil {
 		status = n.LastDrain.Status
 	}
-	_, err := fmt.Fprintf(out, "Drain of node %s (%s) is %s\n", fleet.Short(n.ID), n.Name, status)
+	_, err := fmt.Fprintf(out, "Drain of node %s (%s) is %s\n", shown(n.ID), n.Name, status)
 	return err
 }
 
@@ -228,6 +229,6 @@ func (o *operator) changeNode(cmd *cobra.Command, id string, change nodeChange) 
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), answer)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) is %s\n", fleet.Short(node.ID), node.Name, change.done)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) is %s\n", shown(node.ID), node.Name, change.done)
 	return err
 }

@@ -129,7 +129,7 @@ func writeNodes(w io.Writer, s api.FleetStatus) error {
 	nodes := console.Table{Heads: []string{"EDGE", "ID", "SITE", "STATUS", "LAST CONTACT", "HUB", "ALLOCATIONS"}}
 	var notes []string
 	for _, n := range s.Nodes {
-		nodes.Add(n.Name, fleet.Short(n.ID), n.Site, n.Status, contact(s.Time, n), n.Hub, allocCounts(n.Allocs))
+		nodes.Add(n.Name, shown(n.ID), n.Site, n.Status, contact(s.Time, n), n.Hub, allocCounts(n.Allocs))
 		if n.Status != fleet.NodeReady && n.StatusDescription != "" {
 			notes = append(notes, fmt.Sprintf("%s is %s: %s", n.Name, n.Status, n.StatusDescription))
 		}
@@ -155,12 +155,12 @@ func writeNodes(w io.Writer, s api.FleetStatus) error {
 
 // orphansLine says what a node keeps that the cluster does not know, and what to do.
 func orphansLine(ids []fleet.AllocID) string {
-	const shown = 5
-	names := make([]string, min(len(ids), shown))
+	const named = 5
+	names := make([]string, min(len(ids), named))
 	for i := range names {
-		names[i] = fleet.Short(ids[i])
+		names[i] = shown(ids[i])
 	}
-	if more := len(ids) - shown; more > 0 {
+	if more := len(ids) - named; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Sprintf("keeps %d allocations that the cluster does not know: %s. They run until somebody stops them there "+
@@ -185,7 +185,7 @@ func writeWaiting(w io.Writer, waiting []api.WaitingLine) error {
 	fmt.Fprintln(w)
 	t := console.Table{Heads: []string{"WAITING", "ID", "JOB", "FOR"}}
 	for _, line := range waiting {
-		t.Add(line.Kind, fleet.Short(line.ID), line.Of, line.For)
+		t.Add(line.Kind, shown(line.ID), line.Of, line.For)
 	}
 	return t.Write(w)
 }

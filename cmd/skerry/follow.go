@@ -71,7 +71,7 @@ func decided(ctx context.Context, hub *client.Client, id fleet.EvalID) (*followe
 		return nil, err
 	}
 	if eval.Status != fleet.EvalComplete {
-		return nil, fmt.Errorf("evaluation %s is %s: %s", fleet.Short(id), eval.Status, eval.StatusDescription)
+		return nil, fmt.Errorf("evaluation %s is %s: %s", shown(id), eval.Status, eval.StatusDescription)
 	}
 	f := &followed{eval: eval}
 	var job fleet.Job
@@ -179,7 +179,7 @@ func (f *followed) runs() (bool, error) {
 func (f *followed) missing(g fleet.TaskGroup, t tally) []string {
 	var why []string
 	for _, a := range t.failed {
-		why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", fleet.Short(a.ID), a.NodeName, failure(a)))
+		why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", shown(a.ID), a.NodeName, failure(a)))
 	}
 	if t.unknown > 0 {
 		why = append(why, fmt.Sprintf("group %q: %d on nodes that are away", g.Name, t.unknown))
@@ -187,7 +187,7 @@ func (f *followed) missing(g fleet.TaskGroup, t tally) []string {
 	if m := f.eval.FailedTGAllocs[g.Name]; m != nil {
 		line := fmt.Sprintf("group %q: %d wait for capacity", g.Name, m.CoalescedFailures+1)
 		if f.eval.BlockedEval != "" {
-			line += " (evaluation " + string(fleet.Short(f.eval.BlockedEval)) + ")"
+			line += " (evaluation " + string(shown(f.eval.BlockedEval)) + ")"
 		}
 		why = append(append(why, line), whyNot(m)...)
 	}
@@ -263,7 +263,7 @@ func (s *screen) show(allocs []api.AllocStub) {
 	t := console.Table{Heads: []string{"ID", "ALLOCATION", "NODE", "VERSION", "WANTED", "STATUS", "TASKS"}}
 	for _, a := range allocs {
 		if a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientPending || a.DesiredStatus == fleet.DesiredRun {
-			t.Add(fleet.Short(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus, taskStates(a))
+			t.Add(shown(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus, taskStates(a))
 		}
 	}
 	var text strings.Builder
@@ -310,7 +310,7 @@ func (s *screen) changes(allocs []api.AllocStub) {
 		if a.ClientStatus == fleet.ClientFailed {
 			note = ": " + failure(a)
 		}
-		fmt.Fprintf(s.out, "%s  allocation %s %s on %s is %s%s\n", time.Now().Format(time.TimeOnly), fleet.Short(a.ID), a.Name, a.NodeName, state, note)
+		fmt.Fprintf(s.out, "%s  allocation %s %s on %s is %s%s\n", time.Now().Format(time.TimeOnly), shown(a.ID), a.Name, a.NodeName, state, note)
 	}
 }
 

@@ -20,6 +20,7 @@ func jobCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "job", Short: "Run, plan, show, scale, restart and stop jobs"}
 	c.AddCommand(jobRun(o), jobPlan(o), jobValidate(o), jobStatus(o), jobStop(o), jobInspect(o), jobHistory(o), jobRevert(o))
 	c.AddCommand(jobScale(o), jobScalingEvents(o), jobEval(o), jobTag(o), jobDispatch(o), jobPeriodic(o), jobRestart(o), actionCommand(o))
+	c.AddCommand(jobAllocs(o), jobDeployments(o), jobPromote(o), jobStart(o), jobInit(o))
 	return c
 }
 
@@ -155,7 +156,7 @@ func jobStop(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Job %q stops, evaluation %s\n", job.ID, fleet.Short(answer.EvalID))
+			fmt.Fprintf(cmd.OutOrStdout(), "Job %q stops, evaluation %s\n", job.ID, shown(answer.EvalID))
 			if detach {
 				return nil
 			}
@@ -164,8 +165,14 @@ func jobStop(o *operator) *cobra.Command {
 	}
 	c.Flags().BoolVar(&purge, "purge", false, "forget the job as well")
 	addNoDelay(c, &noDelay)
+	addYes(c)
 	c.Flags().BoolVarP(&detach, "detach", "d", false, "return when the hub knows")
 	return c
+}
+
+// addYes takes -yes where scripts for Nomad give it.
+func addYes(c *cobra.Command) {
+	c.Flags().BoolP("yes", "y", false, "nothing is asked here: taken for scripts that give it")
 }
 
 func jobInspect(o *operator) *cobra.Command {
@@ -176,66 +183,21 @@ func jobInspect(o *operator) *cobra.Command {
 			if hcl {
 				return o.inspectSource(cmd, args[0], withVars)
 			}
-			_, job, err := o.wholeJob(cmd.Context(), args[0])
+			hub, job, err := o.wholeJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			if f := cmd.Flag("version"); f.Changed {
+				if job, err = versionOf(cmd.Context(), hub, job.ID, f.Value.String()); err != nil {
+					return err
+				}
 			}
 			return console.JSON(cmd.OutOrStdout(), struct{ Job *fleet.Job }{job})
 		},
 	}
 	c.Flags().BoolVar(&hcl, "hcl", false, "show the file that it was made of instead")
 	c.Flags().BoolVar(&withVars, "with-vars", false, "with --hcl, also the variables that it was given")
-	c.Flags().Uint64("version", 0, "with --hcl, of another version than the newest")
-	return c
-}
-
-func jobHistory(o *operator) *cobra.Command {
-	var tag string
-	c := &cobra.Command{
-		Use: "history ID", Short: "Show a job's versions, and what each changed", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := o.job(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			var answer struct {
-				Versions []fleet.Job
-				Diffs    []fleet.JobDiff
-			}
-			q := url.Values{"diffs": {"true"}}
-			if tag != "" {
-				q.Set("diff_tag", tag)
-			}
-			if f := cmd.Flag("diff-version"); f.Changed {
-				q.Set("diff_version", f.Value.String())
-			}
-			if _, err := hub.Read(cmd.Context(), jobPath(stub.ID, "/versions"), q, &answer); err != nil {
-				return err
-			}
-			if o.json {
-				return console.JSON(cmd.OutOrStdout(), answer)
-			}
-			for i, v := range answer.Versions {
-				state := ""
-				if v.VersionTag != nil {
-					state = fmt.Sprintf(", tag %q", v.VersionTag.Name)
-				}
-				if v.Stop {
-					state += ", stopped"
-				}
-				if v.Stable {
-					state += ", stable"
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "Version %d, %s%s\n", v.Version, console.Nano(v.SubmitTime).Format("2006-01-02 15:04:05"), state)
-				if i < len(answer.Diffs) {
-					writeDiff(cmd.OutOrStdout(), answer.Diffs[i], "  ")
-				}
-			}
-			return nil
-		},
-	}
-	c.Flags().StringVar(&tag, "diff-tag", "", "compare each version with the one of this tag, and not with the one before it")
-	c.Flags().Uint64("diff-version", 0, "compare each version with this one")
+	c.Flags().Uint64("version", 0, "another version than the newest")
 	return c
 }
 

@@ -72,7 +72,7 @@ func (o *operator) dispatch(cmd *cobra.Command, hub *client.Client, id fleet.Job
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "Job %q was dispatched with this token before.\n", answer.DispatchedJobID)
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "Job %q is dispatched, evaluation %s\n", answer.DispatchedJobID, fleet.Short(answer.EvalID))
+	fmt.Fprintf(cmd.OutOrStdout(), "Job %q is dispatched, evaluation %s\n", answer.DispatchedJobID, shown(answer.EvalID))
 	if f.detach {
 		return nil
 	}

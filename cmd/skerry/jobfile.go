@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -31,6 +32,29 @@ func (f *fileFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.vars, "var", nil, "NAME=VALUE of a variable of the job file; may be repeated")
 	cmd.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file with variables; may be repeated")
 }
+
+// again is how the same file is given to another command.
+func (f *fileFlags) again(name string) string {
+	var line []string
+	for _, path := range f.varFiles {
+		line = append(line, "--var-file", quoted(path))
+	}
+	for _, v := range f.vars {
+		line = append(line, "--var", quoted(v))
+	}
+	return strings.Join(append(line, quoted(name)), " ")
+}
+
+// quoted is an argument as a shell takes it.
+func quoted(arg string) string {
+	if plainArg.MatchString(arg) {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
+
+// plainArg is what means nothing to a shell.
+var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./=:,@%+-]+$`)
 
 // parse reads a job file, "-" being the standard input.
 func (f *fileFlags) parse(cmd *cobra.Command, name string) (*fleet.Job, error) {

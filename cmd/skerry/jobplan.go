@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -19,6 +20,10 @@ func jobPlan(o *operator) *cobra.Command {
 	var file fileFlags
 	c := &cobra.Command{
 		Use: "plan FILE", Short: "Show what registering a job would change, and do nothing", Args: cobra.ExactArgs(1),
+		Long: "Show what registering a job would change, field by field, and what the scheduler would do, and do\n" +
+			"nothing. It exits with 0 where no allocation would be made or stopped, with 1 where some would, and\n" +
+			"with 255 where it cannot be told.",
+		Annotations: map[string]string{failsWith: "255"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			job, err := file.parse(cmd, args[0])
 			if err != nil {
@@ -37,16 +42,26 @@ func jobPlan(o *operator) *cobra.Command {
 				return err
 			}
 			if o.json {
-				return console.JSON(cmd.OutOrStdout(), answer)
+				return errors.Join(console.JSON(cmd.OutOrStdout(), answer), planned(answer))
 			}
 			writePlan(cmd.OutOrStdout(), answer)
 			warn(cmd, warnings(answer.Warnings, job))
-			fmt.Fprintf(cmd.OutOrStdout(), "\nTo register exactly this:\n  skerry job run --check-index %d %s\n", answer.JobModifyIndex, args[0])
-			return nil
+			fmt.Fprintf(cmd.OutOrStdout(), "\nTo register exactly this:\n  skerry job run --check-index %d %s\n", answer.JobModifyIndex, file.again(args[0]))
+			return planned(answer)
 		},
 	}
 	file.add(c)
 	return c
+}
+
+// planned ends a plan as its exit code says: 1 where allocations would be made or stopped.
+func planned(p api.PlanAnswer) error {
+	for _, u := range p.Annotations.DesiredTGUpdates {
+		if u.Place+u.Stop+u.DestructiveUpdate > 0 {
+			return &console.ExitError{Code: 1, Err: errors.New("allocations would be made or stopped"), Silent: true}
+		}
+	}
+	return nil
 }
 
 // warn writes what the hub says of a job that it takes, a line each.
@@ -123,7 +138,7 @@ func whyNot(m *fleet.AllocMetric) []string {
 	}
 	lines = append(lines, fmt.Sprintf("%s looked at: %d ruled out, %d full", console.Count(m.NodesEvaluated, "node"), m.NodesFiltered, m.NodesExhausted))
 	for _, r := range m.RejectedNodes {
-		lines = append(lines, fmt.Sprintf("%s %s: %s", fleet.Short(r.NodeID), r.NodeName, r.Why))
+		lines = append(lines, fmt.Sprintf("%s %s: %s", shown(r.NodeID), r.NodeName, r.Why))
 	}
 	if rest := m.NodesFiltered + m.NodesExhausted - len(m.RejectedNodes); rest > 0 && len(m.RejectedNodes) > 0 {
 		lines = append(lines, fmt.Sprintf("… and %s", console.Count(rest, "other node")))

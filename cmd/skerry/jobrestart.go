@@ -110,7 +110,7 @@ func (r *restart) run(cmd *cobra.Command, o *operator, ref string) error {
 	}
 	r.done.JobID, r.total = job.ID, len(chosen)
 	for _, id := range r.done.Away {
-		fmt.Fprintf(r.out, "Allocation %s is left alone: its node is away\n", fleet.Short(id))
+		fmt.Fprintf(r.out, "Allocation %s is left alone: its node is away\n", shown(id))
 	}
 	if len(chosen) == 0 {
 		fmt.Fprintf(r.out, "Nothing of job %q runs that could be restarted.\n", job.ID)
@@ -213,7 +213,7 @@ func (r *restart) between(ctx context.Context) error {
 func (r *restart) batch(ctx context.Context, batch []api.AllocStub) error {
 	waits := make([]func(context.Context) error, len(batch))
 	for i, a := range batch {
-		fmt.Fprintf(r.out, "Allocation %s %s on %s restarts\n", fleet.Short(a.ID), a.Name, a.NodeName)
+		fmt.Fprintf(r.out, "Allocation %s %s on %s restarts\n", shown(a.ID), a.Name, a.NodeName)
 		var err error
 		if waits[i], err = r.begin(ctx, a); err != nil {
 			waits[i] = func(context.Context) error { return err }
@@ -229,7 +229,7 @@ func (r *restart) batch(ctx context.Context, batch []api.AllocStub) error {
 			return ctx.Err()
 		}
 		r.done.Failed = append(r.done.Failed, a.ID)
-		err = fmt.Errorf("restart allocation %s %s: %w", fleet.Short(a.ID), a.Name, err)
+		err = fmt.Errorf("restart allocation %s %s: %w", shown(a.ID), a.Name, err)
 		if r.onError == onErrorFail {
 			return err
 		}
@@ -293,7 +293,7 @@ func (r *restart) replaced(ctx context.Context, id fleet.AllocID, evalID fleet.E
 			return err
 		}
 		if len(eval.FailedTGAllocs) > 0 {
-			return fmt.Errorf("nothing takes its place: evaluation %s found no node", fleet.Short(eval.ID))
+			return fmt.Errorf("nothing takes its place: evaluation %s found no node", shown(eval.ID))
 		}
 	}
 	var next fleet.AllocID
@@ -330,7 +330,7 @@ func ended(a fleet.Alloc) error {
 		return fmt.Errorf("its node %s went away", a.NodeName)
 	}
 	if a.ClientTerminal() || a.DesiredStatus != fleet.DesiredRun {
-		return fmt.Errorf("allocation %s is %s", fleet.Short(a.ID), note(a.ClientStatus, a.ClientDescription))
+		return fmt.Errorf("allocation %s is %s", shown(a.ID), note(a.ClientStatus, a.ClientDescription))
 	}
 	return nil
 }

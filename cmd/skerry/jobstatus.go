@@ -1,32 +1,45 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
+	"skerry/fleet/cron"
 	"skerry/hub/api"
 )
 
 func jobStatus(o *operator) *cobra.Command {
-	var all bool
+	var show shownOfJob
 	c := &cobra.Command{
 		Use: "status [ID]", Short: "List jobs, or show one and its allocations", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return o.listJobs(cmd)
 			}
-			return o.showJob(cmd, args[0], all)
+			return o.showJob(cmd, args[0], show)
 		},
 	}
-	c.Flags().BoolVarP(&all, "all", "a", false, "show allocations that have ended, too")
+	c.Flags().BoolVarP(&show.all, "all", "a", false, "show allocations that have ended, too")
+	c.Flags().BoolVar(&show.all, "all-allocs", false, "as --all")
+	if err := c.Flags().MarkHidden("all-allocs"); err != nil {
+		panic(err) // it is the flag above
+	}
+	c.Flags().BoolVar(&show.evals, "evals", false, "show its evaluations, too")
+	c.Flags().BoolVar(&show.brief, "short", false, "show the job alone")
+	c.MarkFlagsMutuallyExclusive("short", "evals")
+	c.MarkFlagsMutuallyExclusive("short", "all")
 	return c
 }
 
@@ -61,12 +74,16 @@ func summaryLine(s *api.JobSummary) string {
 	if s == nil {
 		return ""
 	}
-	var queued, starting, running, unknown, failed, lost int
+	var queued, starting, running, unknown, failed, lost, complete int
 	for _, g := range s.Summary {
 		queued, starting, running = queued+g.Queued, starting+g.Starting, running+g.Running
-		unknown, failed, lost = unknown+g.Unknown, failed+g.Failed, lost+g.Lost
+		unknown, failed, lost, complete = unknown+g.Unknown, failed+g.Failed, lost+g.Lost, complete+g.Complete
 	}
-	return counts(running, "running", starting, "starting", queued, "queued", unknown, "unknown", failed, "failed", lost, "lost")
+	line := counts(running, "running", starting, "starting", queued, "queued", unknown, "unknown", failed, "failed", lost, "lost")
+	if line == counts() { // of a service, what is complete is what was replaced
+		line = counts(complete, "complete")
+	}
+	return line
 }
 
 // jobDetails are what job status shows of one job.
@@ -75,9 +92,16 @@ type jobDetails struct {
 	Summary     api.JobSummary
 	Allocations []api.AllocStub
 	Evaluations []fleet.Evaluation
+	// Deployment is the newest rollout; nil: there was none.
+	Deployment *api.Progress `json:",omitempty"`
+	// Children are the jobs that were made of it, by its times or by dispatch.
+	Children []api.JobStub `json:",omitempty"`
 }
 
-func (o *operator) showJob(cmd *cobra.Command, ref string, all bool) error {
+// shownOfJob says how much of a job is shown.
+type shownOfJob struct{ all, evals, brief bool }
+
+func (o *operator) showJob(cmd *cobra.Command, ref string, show shownOfJob) error {
 	hub, job, err := o.wholeJob(cmd.Context(), ref)
 	if err != nil {
 		return err
@@ -88,13 +112,47 @@ func (o *operator) showJob(cmd *cobra.Command, ref string, all bool) error {
 			return err
 		}
 	}
+	if d.Deployment, err = newestProgress(cmd.Context(), hub, job.ID); err != nil {
+		return err
+	}
+	if job.IsPeriodic() || job.IsParameterized() {
+		if d.Children, err = childrenOf(cmd.Context(), hub, job.ID); err != nil {
+			return err
+		}
+	}
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), d)
 	}
-	return d.write(cmd.OutOrStdout(), all)
+	return d.write(cmd.OutOrStdout(), show)
 }
 
-func (d *jobDetails) write(w io.Writer, all bool) error {
+// newestProgress is how far a job's newest rollout is; nil: there was none, or it is
+// forgotten by now.
+func newestProgress(ctx context.Context, hub *client.Client, id fleet.JobID) (*api.Progress, error) {
+	var d *fleet.Deployment
+	if _, err := hub.Read(ctx, jobPath(id, "/deployment"), nil, &d); err != nil || d == nil {
+		return nil, err
+	}
+	var p api.Progress
+	_, err := hub.Read(ctx, "/v1/deployment/progress/"+string(d.ID), nil, &p)
+	if fleet.CodeOf(err) == fleet.CodeNotFound {
+		return nil, nil
+	}
+	return &p, err
+}
+
+// childrenOf are the jobs that were made of one, the newest first.
+func childrenOf(ctx context.Context, hub *client.Client, id fleet.JobID) ([]api.JobStub, error) {
+	var list []api.JobStub
+	if _, err := hub.Read(ctx, "/v1/jobs", url.Values{"prefix": {string(id) + "/"}}, &list); err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(j api.JobStub) bool { return j.ParentID != string(id) })
+	slices.SortStableFunc(list, func(a, b api.JobStub) int { return cmp.Compare(b.SubmitTime, a.SubmitTime) })
+	return list, nil
+}
+
+func (d *jobDetails) write(w io.Writer, show shownOfJob) error {
 	j := d.Job
 	t := console.Table{}
 	status := j.Status
@@ -113,8 +171,18 @@ func (d *jobDetails) write(w io.Writer, all bool) error {
 	t.Add("Where", fmt.Sprintf("datacenters %s, pool %s", strings.Join(j.Datacenters, ", "), j.NodePool))
 	t.Add("Status", status)
 	t.Add("Version", fmt.Sprintf("%d, submitted %s", j.Version, console.Nano(j.SubmitTime).Format(time.DateTime)))
-	if err := t.Write(w); err != nil {
+	if p := d.Deployment; p != nil && !p.Deployment.Active() {
+		t.Add("Last rollout", fmt.Sprintf("%s, of version %d: %s: %s", shown(p.Deployment.ID), p.Deployment.JobVersion,
+			p.Deployment.Status, p.Deployment.StatusDescription))
+	}
+	if j.IsPeriodic() {
+		t.Add("Next launch", nextLaunch(j))
+	}
+	if err := t.Write(w); err != nil || show.brief {
 		return err
+	}
+	if j.IsPeriodic() || j.IsParameterized() {
+		return d.writeChildren(w)
 	}
 	groups := console.Table{Heads: []string{"GROUP", "COUNT", "QUEUED", "STARTING", "RUNNING", "UNKNOWN", "FAILED", "COMPLETE", "LOST"}}
 	for _, g := range j.TaskGroups {
@@ -127,11 +195,68 @@ func (d *jobDetails) write(w io.Writer, all bool) error {
 	}
 	for _, e := range d.Evaluations {
 		if e.Status == fleet.EvalBlocked {
-			fmt.Fprintf(w, "\nEvaluation %s waits: %s\n", fleet.Short(e.ID), e.StatusDescription)
+			fmt.Fprintf(w, "\nEvaluation %s waits: %s\n", shown(e.ID), e.StatusDescription)
 			writeFailures(w, e.FailedTGAllocs)
 		}
 	}
-	return writeAllocs(w, d.Allocations, all)
+	if p := d.Deployment; p != nil && p.Deployment.Active() {
+		fmt.Fprintln(w)
+		if err := writeProgress(w, *p); err != nil {
+			return err
+		}
+	}
+	if show.evals {
+		if err := writeEvals(w, d.Evaluations); err != nil {
+			return err
+		}
+	}
+	return writeAllocs(w, d.Allocations, show.all)
+}
+
+func writeEvals(w io.Writer, evals []fleet.Evaluation) error {
+	t := console.Table{Heads: []string{"EVALUATION", "PRIORITY", "TRIGGERED BY", "STATUS", "FAILURES"}}
+	for _, e := range evals {
+		t.Add(shown(e.ID), e.Priority, e.TriggeredBy, e.Status, len(e.FailedTGAllocs) > 0)
+	}
+	fmt.Fprintln(w)
+	return t.Write(w)
+}
+
+// nextLaunch says when a periodic job is launched.
+func nextLaunch(j *fleet.Job) string {
+	switch {
+	case j.Stop:
+		return "none: it is stopped"
+	case !j.Periodic.Enabled:
+		return "none: it is not enabled"
+	}
+	now := time.Now()
+	at, err := cron.Next(*j.Periodic, now)
+	switch {
+	case err != nil:
+		return err.Error()
+	case at.IsZero():
+		return "never again"
+	}
+	return fmt.Sprintf("%s, in %s", at.Format("2006-01-02 15:04:05 MST"), console.Span(at.Sub(now)))
+}
+
+// writeChildren lists the jobs that were made of one that does not run itself.
+func (d *jobDetails) writeChildren(w io.Writer) error {
+	made := "dispatched"
+	if d.Job.IsPeriodic() {
+		made = "launched"
+	}
+	fmt.Fprintln(w)
+	if len(d.Children) == 0 {
+		_, err := fmt.Fprintf(w, "Nothing that it %s is known.\n", made)
+		return err
+	}
+	t := console.Table{Heads: []string{strings.ToUpper(made), "STATUS", "ALLOCATIONS", "SUBMITTED"}}
+	for _, c := range d.Children {
+		t.Add(c.ID, c.Status, summaryLine(c.JobSummary), console.Ago(time.Now(), console.Nano(c.SubmitTime)))
+	}
+	return t.Write(w)
 }
 
 // writeAllocs lists allocations, those that have ended only if asked for.
@@ -150,7 +275,7 @@ func writeAllocs(w io.Writer, allocs []api.AllocStub, all bool) error {
 			ended++
 			continue
 		}
-		t.Add(fleet.Short(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus,
+		t.Add(shown(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus,
 			console.Ago(time.Now(), console.Nano(a.ModifyTime)), taskStates(a))
 	}
 	fmt.Fprintln(w)

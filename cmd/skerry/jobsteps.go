@@ -27,7 +27,7 @@ func (o *operator) evaluated(cmd *cobra.Command, hub *client.Client, answer api.
 		_, err := fmt.Fprintln(cmd.OutOrStdout(), said)
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s, evaluation %s\n", said, fleet.Short(answer.EvalID))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s, evaluation %s\n", said, shown(answer.EvalID))
 	if detach {
 		return nil
 	}
@@ -132,7 +132,7 @@ func writeScaling(w io.Writer, status api.ScaleStatus) error {
 			count = strconv.Itoa(*e.Count)
 		}
 		if e.EvalID != nil {
-			eval = fleet.Short(*e.EvalID)
+			eval = shown(*e.EvalID)
 		}
 		t.Add(e.group, count, e.PreviousCount, e.Error, eval, console.Nano(e.Time).Format(time.DateTime), e.Message)
 	}

@@ -4,10 +4,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -36,11 +38,22 @@ func run() int {
 	defer stop()
 	root := command()
 	settings.Prepare(root, os.Args[1:])
-	if err := root.ExecuteContext(ctx); err != nil {
-		return console.Fail(os.Stderr, "skerry", err)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
 	}
-	return 0
+	code := console.Fail(os.Stderr, "skerry", err)
+	if text := cmd.Annotations[failsWith]; text != "" && !errors.As(err, new(*console.ExitError)) {
+		if code, err = strconv.Atoi(text); err != nil {
+			panic(err) // a command says so
+		}
+	}
+	return code
 }
+
+// failsWith is the annotation of a command whose exit code is not 1 where it fails,
+// since that one says something else.
+const failsWith = "fails-with"
 
 // operator is what every operator's command is told, and where it writes.
 type operator struct {
@@ -48,6 +61,17 @@ type operator struct {
 	namespace string // "": the one of the job file, or the default
 	json      bool
 	template  string
+}
+
+// wholeIDs is --verbose. One process runs one command: what writes ids need not hand it on.
+var wholeIDs bool
+
+// shown is an id for people: the beginning of it, unless ids are asked for whole.
+func shown[T ~string](id T) string {
+	if wholeIDs {
+		return string(id)
+	}
+	return fleet.Short(id)
 }
 
 func (o *operator) client() (*client.Client, error) {
@@ -125,7 +149,8 @@ func command() *cobra.Command {
 	}
 	edge := edged.Command("edge", version)
 	local := edged.LocalCommand()
-	root.AddGroup(&cobra.Group{ID: "daemon", Title: "Daemons:"}, &cobra.Group{ID: "operator", Title: "For operators:"})
+	root.AddGroup(&cobra.Group{ID: "daemon", Title: "Daemons:"}, &cobra.Group{ID: "operator", Title: "For operators:"},
+		&cobra.Group{ID: "shortcut", Title: "For short:"})
 	for _, c := range []*cobra.Command{hubd.Command(version), edge, devCommand()} {
 		c.GroupID = "daemon"
 		root.AddCommand(c)
@@ -133,6 +158,12 @@ func command() *cobra.Command {
 	o := &operator{}
 	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o), operatorCommand(o), systemCommand(o), deploymentCommand(o), serviceCommand(o), scalingCommand(o), namespaceCommand(o), monitorCommand(o), actionCommand(o)} {
 		o.addTo(c)
+		c.GroupID = "operator"
+		root.AddCommand(c)
+	}
+	for _, c := range shortcuts(o) {
+		o.addTo(c)
+		c.GroupID = "shortcut"
 		root.AddCommand(c)
 	}
 	local.GroupID = "operator"
@@ -148,12 +179,12 @@ func command() *cobra.Command {
 
 // addTo gives a group of commands the flags that all of them have.
 func (o *operator) addTo(c *cobra.Command) {
-	c.GroupID = "operator"
 	flags := c.PersistentFlags()
 	flags.StringVar(&o.addr, "addr", client.DefaultAddr, "address of a hub's HTTP API")
 	flags.StringVar(&o.namespace, "namespace", "", "namespace that is meant; * is all, where things are listed or looked for")
 	flags.BoolVar(&o.json, "json", false, "write JSON")
 	flags.StringVarP(&o.template, "template", "t", "", "write what --json would, through a Go template")
+	flags.BoolVarP(&wholeIDs, "verbose", "v", false, "write ids whole, and of a node its attributes, too")
 	settings.AddFlag(flags)
 	var shaped *console.Shaper
 	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 func TestScripts(t *testing.T) {
 	cmds := map[string]func(*testscript.TestScript, bool, []string){
-		"await": await, "firstid": firstID, "http": request, "refused": refused,
+		"await": await, "firstid": firstID, "http": request, "refused": refused, "exits": exits,
 	}
 	maps.Copy(cmds, onDisks)
 	mounts := len(onDisks) > 0 && os.Geteuid() == 0
@@ -159,6 +159,24 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if !want.MatchString(said) {
 		ts.Fatalf("no match for %q in:\n%s", args[0], said)
+	}
+}
+
+// exits runs a program (the arguments after the first) that has to end with an exit code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE PROGRAM [ARGUMENT…]")
+	}
+	code := 0
+	var failed *exec.ExitError
+	switch err := ts.Exec(args[1], args[2:]...); {
+	case errors.As(err, &failed):
+		code = failed.ExitCode()
+	default:
+		ts.Check(err)
+	}
+	if fmt.Sprint(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s:\n%s%s", code, args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
 }
 

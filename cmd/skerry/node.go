@@ -18,7 +18,7 @@ import (
 
 func nodeCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "node", Short: "Show and drain nodes: the edges as the hubs see them"}
-	var verbose, stats bool
+	var stats bool
 	status := &cobra.Command{
 		Use: "status [ID]", Short: "List nodes, or show one", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,10 +29,9 @@ func nodeCommand(o *operator) *cobra.Command {
 			if len(args) == 0 {
 				return o.listNodes(cmd, hub)
 			}
-			return o.showNode(cmd, hub, args[0], nodeFlags{verbose, stats})
+			return o.showNode(cmd, hub, args[0], nodeFlags{wholeIDs, stats})
 		},
 	}
-	status.Flags().BoolVarP(&verbose, "verbose", "v", false, "show its attributes, too")
 	status.Flags().BoolVar(&stats, "stats", false, "show what the machine uses now, as its edge says; with --json that alone")
 	c.AddCommand(status, nodeDrain(o), nodeEligibility(o), nodePurge(o), nodePool(o))
 	return c
@@ -53,7 +52,7 @@ func (o *operator) listNodes(cmd *cobra.Command, hub *client.Client) error {
 	slices.SortFunc(nodes, func(a, b api.NodeStub) int { return strings.Compare(a.Name+string(a.ID), b.Name+string(b.ID)) })
 	t := console.Table{Heads: []string{"ID", "NAME", "SITE", "POOL", "CLASS", "ELIGIBLE", "STATUS", "VERSION"}}
 	for _, n := range nodes {
-		t.Add(fleet.Short(n.ID), n.Name, n.Datacenter, n.NodePool, n.NodeClass,
+		t.Add(shown(n.ID), n.Name, n.Site, n.NodePool, n.NodeClass,
 			n.SchedulingEligibility != fleet.NodeIneligible, n.Status, n.Version)
 	}
 	return t.Write(cmd.OutOrStdout())
@@ -107,7 +106,7 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 	if n.LastDrain != nil {
 		t.Add("Drain", drainStatus(n))
 	}
-	t.Add("Agent", fmt.Sprintf("%s, boot %s", n.Version, fleet.Short(n.BootID)))
+	t.Add("Agent", fmt.Sprintf("%s, boot %s", n.Version, shown(n.BootID)))
 	t.Add("Session", fmt.Sprintf("epoch %d with hub %s, from %s", n.Epoch, n.Hub, n.Address))
 	t.Add("Journal", fmt.Sprintf("row %d of %d is in", n.Applied, max(n.JournalHead, n.Applied)))
 	t.Add("Resources", used(n, allocs))
@@ -150,7 +149,7 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 		if a.Terminal() && a.ClientTerminal() {
 			continue
 		}
-		list.Add(fleet.Short(a.ID), a.Name, a.JobVersion, a.DesiredStatus, a.ClientStatus, console.Ago(time.Now(), console.Nano(a.ModifyTime)))
+		list.Add(shown(a.ID), a.Name, a.JobVersion, a.DesiredStatus, a.ClientStatus, console.Ago(time.Now(), console.Nano(a.ModifyTime)))
 	}
 	return list.Write(w)
 }

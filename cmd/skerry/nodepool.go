@@ -91,7 +91,7 @@ func poolNodes(o *operator) *cobra.Command {
 			}
 			t := console.Table{Heads: []string{"ID", "NAME", "DATACENTER", "CLASS", "ELIGIBLE", "STATUS"}}
 			for _, n := range list {
-				t.Add(fleet.Short(n.ID), n.Name, n.Datacenter, n.NodeClass, n.SchedulingEligibility != fleet.NodeIneligible, n.Status)
+				t.Add(shown(n.ID), n.Name, n.Datacenter, n.NodeClass, n.SchedulingEligibility != fleet.NodeIneligible, n.Status)
 			}
 			return t.Write(cmd.OutOrStdout())
 		},

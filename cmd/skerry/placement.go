@@ -58,7 +58,7 @@ func writePlacement(w io.Writer, m *fleet.AllocMetric) error {
 	}
 	t.Heads = append(t.Heads, "SCORE")
 	for _, s := range m.ScoreMetaData {
-		row := []any{fleet.Short(s.NodeID)}
+		row := []any{shown(s.NodeID)}
 		for _, name := range names {
 			row = append(row, fmt.Sprintf("%.3f", s.Scores[name]))
 		}

@@ -68,9 +68,9 @@ func (f *followed) rolled(p api.Progress) (bool, error) {
 		return true, nil
 	case fleet.DeploymentRunning:
 	case fleet.DeploymentPaused:
-		return true, f.waits(fmt.Sprintf("deployment %s is paused: skerry deployment resume %[1]s", fleet.Short(d.ID)))
+		return true, f.waits(fmt.Sprintf("deployment %s is paused: skerry deployment resume %[1]s", shown(d.ID)))
 	default:
-		lines := append([]string{fmt.Sprintf("deployment %s of job %q is %s: %s", fleet.Short(d.ID), d.JobID, d.Status, d.StatusDescription)}, f.failures()...)
+		lines := append([]string{fmt.Sprintf("deployment %s of job %q is %s: %s", shown(d.ID), d.JobID, d.Status, d.StatusDescription)}, f.failures()...)
 		return true, errors.New(strings.Join(lines, "\n  "))
 	}
 	var sum api.SiteProgress
@@ -87,11 +87,11 @@ func (f *followed) rolled(p api.Progress) (bool, error) {
 		}
 		return len(why) > 0, f.waits(why...)
 	case promotable(p):
-		return true, f.waits(fmt.Sprintf("its canaries are healthy, and wait for somebody: skerry deployment promote %s", fleet.Short(d.ID)))
+		return true, f.waits(fmt.Sprintf("its canaries are healthy, and wait for somebody: skerry deployment promote %s", shown(d.ID)))
 	case sum.Shut > 0 && sum.Shut == sum.Waiting:
 		return true, f.waits(shutLines(p)...)
 	case sum.Waiting == 0 && sum.Deferred > 0 && sum.Healthy > 0 && waitsForAll(d):
-		return true, f.waits(fmt.Sprintf("deployment %s waits for %d on nodes that are away", fleet.Short(d.ID), sum.Deferred))
+		return true, f.waits(fmt.Sprintf("deployment %s waits for %d on nodes that are away", shown(d.ID), sum.Deferred))
 	}
 	return false, nil
 }
@@ -118,7 +118,7 @@ func (f *followed) failures() []string {
 	var why []string
 	for _, a := range f.allocs {
 		if a.JobVersion == f.job.Version && a.ClientStatus == fleet.ClientFailed {
-			why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", fleet.Short(a.ID), a.NodeName, failure(a)))
+			why = append(why, fmt.Sprintf("allocation %s on %s failed: %s", shown(a.ID), a.NodeName, failure(a)))
 		}
 	}
 	return why
@@ -161,7 +161,7 @@ func (s *screen) progress(p api.Progress) {
 	for _, group := range p.Deployment.Groups() {
 		n := p.Total(group)
 		fmt.Fprintf(s.out, "%s  deployment %s is %s: group %q has %d healthy of %d, %d running, %d failed, %d deferred, %d of older versions\n",
-			time.Now().Format(time.TimeOnly), fleet.Short(p.Deployment.ID), p.Deployment.Status, group,
+			time.Now().Format(time.TimeOnly), shown(p.Deployment.ID), p.Deployment.Status, group,
 			n.Healthy, p.Deployment.TaskGroups[group].DesiredTotal, n.Running, n.Failed, n.Deferred, n.Waiting)
 	}
 }

@@ -35,7 +35,7 @@ func scalingList(o *operator) *cobra.Command {
 			}
 			t := console.Table{Heads: []string{"ID", "ENABLED", "TYPE", "TARGET"}}
 			for _, p := range list {
-				t.Add(fleet.Short(p.ID), p.Enabled, p.Type, target(p))
+				t.Add(shown(p.ID), p.Enabled, p.Type, target(p))
 			}
 			return t.Write(cmd.OutOrStdout())
 		},

@@ -73,7 +73,7 @@ func serviceInfo(o *operator) *cobra.Command {
 				if s.Port > 0 {
 					address = net.JoinHostPort(s.Address, strconv.Itoa(s.Port))
 				}
-				t.Add(s.JobID, address, s.Status, "["+strings.Join(s.Tags, ",")+"]", fleet.Short(s.NodeID), fleet.Short(s.AllocID))
+				t.Add(s.JobID, address, s.Status, "["+strings.Join(s.Tags, ",")+"]", shown(s.NodeID), shown(s.AllocID))
 			}
 			return t.Write(cmd.OutOrStdout())
 		},

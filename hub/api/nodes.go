@@ -46,6 +46,7 @@ type NodeStub struct {
 	ID                    fleet.NodeID
 	Attributes            map[string]string `json:",omitempty"`
 	Datacenter            string
+	Site                  string // where it stands: its datacenter, where it names none
 	Name                  string
 	NodeClass             string
 	NodePool              string
@@ -89,7 +90,7 @@ func pageNodes(r *http.Request, items iter.Seq[*fleet.Node]) (paged, error) {
 
 func nodeStub(n *fleet.Node, attributes bool) NodeStub {
 	stub := NodeStub{
-		Address: n.Address, ID: n.ID, Datacenter: n.Datacenter, Name: n.Name, NodeClass: n.NodeClass,
+		Address: n.Address, ID: n.ID, Datacenter: n.Datacenter, Site: n.AtSite(), Name: n.Name, NodeClass: n.NodeClass,
 		NodePool: n.NodePool, Version: n.Version, SchedulingEligibility: n.SchedulingEligibility,
 		Status: n.Status, StatusDescription: n.StatusDescription, Drivers: n.Drivers,
 		Drain: n.DrainStrategy != nil, LastDrain: n.LastDrain,
