@@ -17,7 +17,16 @@ import (
 func Prepare(root *cobra.Command, args []string) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, err) })
 	explain(root)
-	root.SetArgs(twoDashes(root, args))
+	root.SetArgs(prepared(root, args))
+}
+
+// prepared is what the program is given with the dashes that cobra wants. A shell that
+// asks how to go on gives it the words so far, the last of which is not done yet.
+func prepared(root *cobra.Command, args []string) []string {
+	if n := len(args); n > 2 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		return slices.Concat(args[:1], twoDashes(root, args[1:n-1]), args[n-1:])
+	}
+	return twoDashes(root, args)
 }
 
 func explain(cmd *cobra.Command) {

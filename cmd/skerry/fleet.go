@@ -18,7 +18,7 @@ import (
 )
 
 func fleetCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "fleet", Short: "Show the whole fleet"}
+	c := &cobra.Command{Use: "fleet", Short: "Show the whole fleet", SuggestFor: []string{"server", "agent-info"}}
 	var watch bool
 	var every time.Duration
 	status := &cobra.Command{

@@ -166,6 +166,7 @@ func command() *cobra.Command {
 		c.GroupID = "shortcut"
 		root.AddCommand(c)
 	}
+	o.complete(root, "")
 	local.GroupID = "operator"
 	root.AddCommand(local, versionCommand())
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {

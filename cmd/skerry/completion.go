@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/client"
+	"skerry/cmd/settings"
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// Bounds of a completion: a shell waits for it.
+const (
+	completionWait = 2 * time.Second
+	completionSize = "100"
+)
+
+// lister gives the ids that begin with a text, each with a tab and what helps to tell
+// it from others.
+type lister func(ctx context.Context, hub *client.Client, begin string) ([]string, error)
+
+// completions are what the first argument of a group's commands is.
+var completions = map[string]lister{
+	"job": completeJobs, "alloc": completeAllocs, "node": completeNodes, "deployment": completeDeployments,
+	"eval": completeEvals, "namespace": completeNamespaces, "node pool": completePools, "service": completeServices,
+}
+
+// shortcutsComplete are those of commands that stand without their group.
+var shortcutsComplete = map[string]lister{
+	"stop": completeJobs, "inspect": completeJobs, "status": completeJobs,
+	"logs": completeAllocs, "fs": completeAllocs, "exec": completeAllocs,
+}
+
+// complete lets shells ask the hub for what a command's first argument may be. Where that
+// is a file they know themselves.
+func (o *operator) complete(cmd *cobra.Command, group string) {
+	for _, child := range cmd.Commands() {
+		o.complete(child, strings.TrimSpace(group+" "+child.Name()))
+	}
+	if f := cmd.PersistentFlags().Lookup("namespace"); f != nil {
+		o.completeFlag(cmd, "namespace", completeNamespaces)
+	}
+	if f := cmd.LocalNonPersistentFlags().Lookup("job"); f != nil && f.Value.Type() == "string" {
+		o.completeFlag(cmd, "job", completeJobs)
+	}
+	list := completed(group)
+	what := ""
+	if words := strings.Fields(cmd.Use); len(words) > 1 {
+		what = strings.Trim(words[1], "[]")
+	}
+	if list == nil || cmd.HasSubCommands() || what != "ID" && what != "NAME" {
+		return
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return o.ask(cmd, list, begin)
+	}
+}
+
+func (o *operator) completeFlag(cmd *cobra.Command, flag string, list lister) {
+	err := cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+		return o.ask(cmd, list, begin)
+	})
+	if err != nil {
+		panic(err) // the command has the flag
+	}
+}
+
+// completed is what the first argument of a command is: what its innermost group is about.
+func completed(path string) lister {
+	if !strings.Contains(path, " ") {
+		return shortcutsComplete[path]
+	}
+	for i := strings.LastIndex(path, " "); i > 0; i = strings.LastIndex(path, " ") {
+		path = path[:i]
+		if list := completions[path]; list != nil {
+			return list
+		}
+	}
+	return nil
+}
+
+// ask asks the hub. Where it does not answer there is nothing to offer.
+func (o *operator) ask(cmd *cobra.Command, list lister, begin string) ([]string, cobra.ShellCompDirective) {
+	none := cobra.ShellCompDirectiveNoFileComp
+	if err := settings.Complete(cmd.Flags(), os.Environ()); err != nil {
+		return nil, none
+	}
+	hub, err := o.client()
+	if err != nil {
+		return nil, none
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), completionWait)
+	defer cancel()
+	found, err := list(ctx, hub, begin)
+	if err != nil {
+		cobra.CompDebugln(err.Error(), false)
+	}
+	return found, none
+}
+
+// offered reads a list of what begins with a text, and offers what makes of each.
+func offered[T any](ctx context.Context, hub *client.Client, path, begin string, of func(T) (id, note string)) ([]string, error) {
+	var list []T
+	q := url.Values{"per_page": {completionSize}, "reverse": {"true"}} // of many, the newest
+	if begin != "" {
+		q.Set("prefix", begin)
+	}
+	if _, err := hub.Read(ctx, path, q, &list); err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, t := range list {
+		if id, note := of(t); strings.HasPrefix(id, begin) {
+			found = append(found, id+"\t"+note)
+		}
+	}
+	return found, nil
+}
+
+// enough is as much of an id as is to be typed: the beginning, or all where somebody is
+// past that.
+func enough[T ~string](id T, begin string) string {
+	if len(begin) > fleet.ShortIDLength {
+		return string(id)
+	}
+	return fleet.Short(id)
+}
+
+func completeJobs(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
+	return offered(ctx, hub, "/v1/jobs", begin, func(j api.JobStub) (id, note string) { return string(j.ID), j.Type + " " + j.Status })
+}
+
+func completeAllocs(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
+	return offered(ctx, hub, "/v1/allocations", begin, func(a api.AllocStub) (id, note string) {
+		return enough(a.ID, begin), a.Name + " on " + a.NodeName + " " + a.ClientStatus
+	})
+}
+
+// completeNodes offers names, and ids where no name begins so.
+func completeNodes(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
+	names, err := offered(ctx, hub, "/v1/nodes", "", func(n api.NodeStub) (id, note string) { return n.Name, string(n.Status) })
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, name := range names {
+		if strings.HasPrefix(name, begin) {
+			found = append(found, name)
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	return offered(ctx, hub, "/v1/nodes", begin, func(n api.NodeStub) (id, note string) {
+		return enough(n.ID, begin), n.Name + " " + string(n.Status)
+	})
+}
+
+func completeDeployments(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
+	return offered(ctx, hub, "/v1/deployments", begin, func(d fleet.Deployment) (id, note string) {
+		return enough(d.ID, begin), string(d.JobID) + " " + d.Status
+	})
+}
+
+func completeEvals(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
+	return offered(ctx, hub, "/v1/evaluations", begin, func(e fleet.Evaluation) (id, note string) {
+		return enough(e.ID, begin), string(e.JobID) + " " + e.Status
+	})
+}
+
+func completeNamespaces(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
+	return offered(ctx, hub, "/v1/namespaces", begin, func(n fleet.Namespace) (id, note string) { return n.Name, n.Description })
+}
+
+func completePools(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
+	return offered(ctx, hub, "/v1/node/pools", begin, func(p fleet.Pool) (id, note string) { return p.Name, p.Description })
+}
+
+// completeServices offers the names of services of all namespaces that are listed.
+func completeServices(ctx context.Context, hub *client.Client, begin string) ([]string, error) {
+	type inNamespace struct {
+		Services []struct{ ServiceName string }
+	}
+	var list []inNamespace
+	if _, err := hub.Read(ctx, "/v1/services", nil, &list); err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, ns := range list {
+		for _, s := range ns.Services {
+			if strings.HasPrefix(s.ServiceName, begin) {
+				found = append(found, s.ServiceName)
+			}
+		}
+	}
+	return found, nil
+}
