@@ -169,11 +169,11 @@ func drainLine(a fleet.Alloc) string {
 }
 
 func drainEnd(out io.Writer, n fleet.Node) error {
-	status := fleet.DrainComplete
-	if n.LastDrain != nil {
-		status = n.LastDrain.Status
+	if n.LastDrain == nil {
+		_, err := fmt.Fprintf(out, "Node %s (%s) is not drained, and never was\n", shown(n.ID), n.Name)
+		return err
 	}
-	_, err := fmt.Fprintf(out, "Drain of node %s (%s) is %s\n", shown(n.ID), n.Name, status)
+	_, err := fmt.Fprintf(out, "Drain of node %s (%s) is %s\n", shown(n.ID), n.Name, n.LastDrain.Status)
 	return err
 }
 

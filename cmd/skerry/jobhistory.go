@@ -54,8 +54,7 @@ func jobHistory(o *operator) *cobra.Command {
 			case o.json:
 				return console.JSON(cmd.OutOrStdout(), answer)
 			}
-			answer.write(cmd.OutOrStdout())
-			return nil
+			return o.painted(cmd.OutOrStdout(), answer.write)
 		},
 	}
 	c.Flags().StringVar(&tag, "diff-tag", "", "compare each version with the one of this tag, and not with the one before it")

@@ -44,7 +44,9 @@ func jobPlan(o *operator) *cobra.Command {
 			if o.json {
 				return errors.Join(console.JSON(cmd.OutOrStdout(), answer), planned(answer))
 			}
-			writePlan(cmd.OutOrStdout(), answer)
+			if err := o.painted(cmd.OutOrStdout(), func(w io.Writer) { writePlan(w, answer) }); err != nil {
+				return err
+			}
 			warn(cmd, warnings(answer.Warnings, job))
 			fmt.Fprintf(cmd.OutOrStdout(), "\nTo register exactly this:\n  skerry job run --check-index %d %s\n", answer.JobModifyIndex, file.again(args[0]))
 			return planned(answer)

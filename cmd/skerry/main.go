@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -61,6 +63,19 @@ type operator struct {
 	namespace string // "": the one of the job file, or the default
 	json      bool
 	template  string
+	colour    struct{ never, always bool }
+}
+
+// painted writes what marks its lines, in colours where those are wanted.
+func (o *operator) painted(w io.Writer, write func(w io.Writer)) error {
+	var text strings.Builder
+	write(&text)
+	out := text.String()
+	if o.colour.always || !o.colour.never && console.Coloured(w) {
+		out = console.Marked(out)
+	}
+	_, err := io.WriteString(w, out)
+	return err
 }
 
 // wholeIDs is --verbose. One process runs one command: what writes ids need not hand it on.
@@ -186,6 +201,8 @@ func (o *operator) addTo(c *cobra.Command) {
 	flags.BoolVar(&o.json, "json", false, "write JSON")
 	flags.StringVarP(&o.template, "template", "t", "", "write what --json would, through a Go template")
 	flags.BoolVarP(&wholeIDs, "verbose", "v", false, "write ids whole, and of a node its attributes, too")
+	flags.BoolVar(&o.colour.never, "no-color", false, "no colours, also on a terminal; as does NO_COLOR in the environment")
+	flags.BoolVar(&o.colour.always, "force-color", false, "colours, also where this is no terminal")
 	settings.AddFlag(flags)
 	var shaped *console.Shaper
 	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {

@@ -1,0 +1,45 @@
+package console
+
+import (
+	"io"
+	"os"
+	"strings"
+)
+
+// What makes a terminal write in another colour, and what ends that.
+const (
+	green  = "\x1b[32m"
+	red    = "\x1b[31m"
+	yellow = "\x1b[33m"
+	plain  = "\x1b[0m"
+)
+
+// Coloured reports whether what is written to w may have colours: a terminal that can
+// show some, of somebody who does not mind (https://no-color.org).
+func Coloured(w io.Writer) bool {
+	_, _, terminal := IsTerminal(w)
+	return terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// Marked gives lines the colours of the marks that they begin with: + for what comes,
+// - for what goes, ~ for what changes.
+func Marked(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		body := strings.TrimSuffix(line, "\n")
+		colour := ""
+		switch mark, _, _ := strings.Cut(strings.TrimLeft(body, " "), " "); mark {
+		case "+":
+			colour = green
+		case "-":
+			colour = red
+		case "~":
+			colour = yellow
+		}
+		if colour != "" {
+			body = colour + body + plain
+		}
+		b.WriteString(body + line[len(strings.TrimSuffix(line, "\n")):])
+	}
+	return b.String()
+}
