@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,8 @@ import (
 )
 
 func jobAllocs(o *operator) *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	c := &cobra.Command{
 		Use: "allocs ID", Short: "List a job's allocations", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, job, err := o.job(cmd.Context(), args[0])
@@ -21,7 +23,7 @@ func jobAllocs(o *operator) *cobra.Command {
 				return err
 			}
 			var list []api.AllocStub
-			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/allocations"), nil, &list); err != nil {
+			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/allocations"), earlier(all), &list); err != nil {
 				return err
 			}
 			if o.json {
@@ -34,10 +36,15 @@ func jobAllocs(o *operator) *cobra.Command {
 			return writeAllocs(cmd.OutOrStdout(), list, true)
 		},
 	}
+	c.Flags().BoolVar(&all, "all", false, "also those of an earlier job of this id")
+	return c
 }
 
+// earlier asks for what there was of an earlier job of the same id, too.
+func earlier(all bool) url.Values { return url.Values{"all": {strconv.FormatBool(all)}} }
+
 func jobDeployments(o *operator) *cobra.Command {
-	var latest bool
+	var latest, all bool
 	c := &cobra.Command{
 		Use: "deployments ID", Short: "List a job's rollouts", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,13 +56,15 @@ func jobDeployments(o *operator) *cobra.Command {
 				return o.latestDeployment(cmd, hub, job.ID)
 			}
 			var list []fleet.Deployment
-			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/deployments"), nil, &list); err != nil {
+			if _, err := hub.Read(cmd.Context(), jobPath(job.ID, "/deployments"), earlier(all), &list); err != nil {
 				return err
 			}
 			return o.writeDeployments(cmd, list, fmt.Sprintf("Job %q was never rolled out.", job.ID))
 		},
 	}
 	c.Flags().BoolVar(&latest, "latest", false, "show how far the newest is")
+	c.Flags().BoolVar(&all, "all", false, "also those of an earlier job of this id")
+	c.MarkFlagsMutuallyExclusive("latest", "all")
 	return c
 }
 

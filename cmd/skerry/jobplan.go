@@ -59,7 +59,7 @@ func jobPlan(o *operator) *cobra.Command {
 // planned ends a plan as its exit code says: 1 where allocations would be made or stopped.
 func planned(p api.PlanAnswer) error {
 	for _, u := range p.Annotations.DesiredTGUpdates {
-		if u.Place+u.Stop+u.DestructiveUpdate > 0 {
+		if u.Place+u.Stop+u.DestructiveUpdate+u.Canary > 0 {
 			return &console.ExitError{Code: 1, Err: errors.New("allocations would be made or stopped"), Silent: true}
 		}
 	}
