@@ -17,7 +17,7 @@ func (p Picture) deferred(a *fleet.Alloc) bool {
 	case p.back(a):
 		return true
 	case a.ClientTerminal():
-		return p.Job.Type == fleet.JobTypeSystem && p.Away(a.NodeID)
+		return p.everywhere() && p.Away(a.NodeID)
 	}
 	return a.ClientStatus == fleet.ClientUnknown || p.Away(a.NodeID)
 }

@@ -107,7 +107,7 @@ func (p Picture) unhealthy() (Step, bool) {
 		switch s := p.Deployment.TaskGroups[a.TaskGroup]; {
 		case s.ProgressDeadline == 0:
 			return p.fail(fleet.DescFailedAllocations), true
-		case p.Job.Type == fleet.JobTypeSystem: // started anew on its node, whatever comes of it
+		case p.everywhere(): // started anew on its node, whatever comes of it
 		case g == nil || !retries(a, g.ReschedulePolicy, p.Now):
 			return p.fail(fleet.DescFailedAllocations), true
 		default:
@@ -200,7 +200,7 @@ func (p Picture) cutoff() time.Time {
 	for name, s := range p.Deployment.TaskGroups {
 		waits := s.DesiredCanaries > 0 && !s.Promoted && canaries[name] >= s.DesiredCanaries
 		by := p.deadline(name, s)
-		if by.IsZero() || healthy[name] >= s.DesiredTotal && !p.sick(name) || waits {
+		if by.IsZero() || waits || healthy[name] >= s.DesiredTotal && !p.sick(name) && !(p.everywhere() && p.unsettled(name, p.Whole())) {
 			continue
 		}
 		if first.IsZero() || by.Before(first) {
@@ -217,8 +217,8 @@ func (p Picture) stuck() bool {
 	for name, s := range p.Deployment.TaskGroups {
 		by := p.deadline(name, s)
 		over := !by.IsZero() && !p.Now.Before(by)
-		left := p.settled(name, whole) < s.DesiredTotal && !p.canariesAway(name, s)
-		if over && (left || p.sick(name)) && !p.Waits(name) {
+		left := p.settled(name, whole) < s.DesiredTotal || p.everywhere() && p.unsettled(name, whole)
+		if over && (left && !p.canariesAway(name, s) || p.sick(name)) && !p.Waits(name) {
 			return true
 		}
 	}
@@ -235,27 +235,56 @@ func (p Picture) sick(group string) bool {
 	})
 }
 
+// everywhere: the job has its allocations on every node.
+func (p Picture) everywhere() bool { return p.Job.Type == fleet.JobTypeSystem }
+
 // settled counts the names, or the nodes, of a group that are healthy or deferred:
 // away, held back for a site of which as much is away in the middle of it as may be out
 // of service, or waiting for a window to open.
 func (p Picture) settled(group string, whole []*fleet.Alloc) int {
+	n := 0
+	for _, done := range p.posts(group, whole) {
+		if done {
+			n++
+		}
+	}
+	return n
+}
+
+// unsettled reports whether something of a group lives that is not settled. Nodes that came
+// after the deployment began may have as many that are healthy as it was to have.
+func (p Picture) unsettled(group string, whole []*fleet.Alloc) bool {
+	for _, done := range p.posts(group, whole) {
+		if !done {
+			return true
+		}
+	}
+	return false
+}
+
+// posts are the names, or the nodes, of a group at which something lives or is deferred, and
+// whether that is settled.
+func (p Picture) posts(group string, whole []*fleet.Alloc) map[string]bool {
 	full, held := p.fullSites(group, whole), p.heldBack(group, whole)
-	done := map[string]bool{}
+	posts := map[string]bool{}
 	for _, a := range whole {
 		key := a.Name
-		if p.Job.Type == fleet.JobTypeSystem {
+		if p.everywhere() {
 			key = string(a.NodeID)
 		}
 		newest := a.JobVersion == p.Job.Version || a.JobHash != "" && a.JobHash == p.Job.SpecHash
+		serves := a.DeploymentStatus.IsHealthy() || a.DeploymentID == "" && a.ClientStatus == fleet.ClientRunning
 		switch {
 		case a.TaskGroup != group || a.ServerTerminal() && !p.back(a):
-		case p.deferred(a), newest && a.DeploymentStatus.IsHealthy() && !a.ClientTerminal(),
+		case p.deferred(a), newest && serves && !a.ClientTerminal(),
 			newest && a.ClientStatus == fleet.ClientFailed && a.DeploymentID != p.Deployment.ID, // after an earlier deployment brought it up
 			!newest && full[p.Site(a.NodeID)], p.windowed(group) && p.shut(a, held):
-			done[key] = true
+			posts[key] = true
+		case !a.ClientTerminal() && !posts[key]:
+			posts[key] = false // it is there
 		}
 	}
-	return len(done)
+	return posts
 }
 
 // fullSites are the sites at which nothing of a group may be started anew before an

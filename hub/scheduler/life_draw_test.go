@@ -26,6 +26,9 @@ func drawLife(seed uint64) []string {
 	for range 6 + d.IntN(30) {
 		lines = append(lines, d.event())
 	}
+	if seed%2 == 1 { // nor is this
+		lines = append(lines, "rest")
+	}
 	return lines
 }
 

@@ -52,8 +52,11 @@ func playLife(lines []string, trace io.Writer) (t tally, err error) {
 // play lets a line happen, the hub deal with it, and judges what came of it.
 func (l *life) play(line string) error {
 	words := strings.Fields(line)
-	if len(words) == 0 || words[0] == "#" {
+	switch {
+	case len(words) == 0 || words[0] == "#":
 		return nil
+	case words[0] == "rest":
+		return l.restWithout()
 	}
 	before := l.hub.index
 	if err := l.happen(words[0], words[1:]); err != nil {
