@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
 	"skerry/cmd/edged"
+	"skerry/cmd/jobfolder"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
 )
@@ -190,12 +190,7 @@ func (r *rehearsed) job(path string, undeclared map[string]int) (*fleet.Job, err
 		}
 		opts.VarFiles = append(opts.VarFiles, jobspec.File{Name: file, Src: src})
 	}
-	opts.ReadFile = func(name string) ([]byte, error) {
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(filepath.Dir(path), name)
-		}
-		return readBounded(name)
-	}
+	opts.Files = jobfolder.Of(path, readBounded)
 	src, err := readBounded(path)
 	if err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/cmd/edged"
+	"skerry/cmd/jobfolder"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
 )
@@ -72,13 +72,7 @@ func (f *fileFlags) parse(cmd *cobra.Command, name string) (*fleet.Job, error) {
 		f.source.Variables += string(src)
 		opts.VarFiles = append(opts.VarFiles, jobspec.File{Name: path, Src: src})
 	}
-	folder := filepath.Dir(name) // "." for the standard input
-	opts.ReadFile = func(path string) ([]byte, error) {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(folder, path)
-		}
-		return readJobFile(path)
-	}
+	opts.Files = jobfolder.Of(name, readJobFile)
 	if name == "-" {
 		src, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), fleet.MaxJobSize+1))
 		if err != nil {

@@ -92,7 +92,7 @@ func TestConformanceJobspecs(t *testing.T) {
 func checkConformance(t *testing.T, path, golden string, parses, valid bool, vars []string) *fleet.Job {
 	t.Helper()
 	src := mustRead(t, path)
-	opts := jobspec.Options{Vars: vars, ReadFile: func(string) ([]byte, error) { return []byte("text"), nil }}
+	opts := jobspec.Options{Vars: vars, Files: texts{"*": "text"}}
 	job, err := jobspec.Parse(path, src, opts)
 	if !parses {
 		if err == nil {

@@ -2,31 +2,34 @@ package jobspec
 
 import (
 	"crypto/md5"
+	"crypto/rsa"
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"path"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/hashicorp/go-cty-funcs/cidr"
 	"github.com/hashicorp/hcl/v2/ext/tryfunc"
 	"github.com/hashicorp/hcl/v2/ext/typeexpr"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 	"github.com/zclconf/go-cty/cty/function/stdlib"
-
-	"skerry/fleet"
 )
 
-// functions are what expressions may call. Those that read files need readFile. The
-// ones that give another value at every call (timestamp, uuid) are left out: planning
-// a file twice must give the same job.
-func functions(readFile func(string) ([]byte, error)) map[string]function.Function {
+// functions are what expressions may call, but for yamldecode, which counts while it
+// works. The ones that give another value at every call (timestamp, uuidv4, bcrypt) are
+// left out: planning a file twice must give the same job.
+func functions(files Files) map[string]function.Function {
 	m := map[string]function.Function{
 		"abs": stdlib.AbsoluteFunc, "ceil": stdlib.CeilFunc, "floor": stdlib.FloorFunc, "log": stdlib.LogFunc,
 		"max": stdlib.MaxFunc, "min": stdlib.MinFunc, "parseint": stdlib.ParseIntFunc, "pow": stdlib.PowFunc,
@@ -49,7 +52,7 @@ func functions(readFile func(string) ([]byte, error)) map[string]function.Functi
 		"setunion": stdlib.SetUnionFunc, "slice": stdlib.SliceFunc, "sort": stdlib.SortFunc,
 		"values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
 
-		"csvdecode": stdlib.CSVDecodeFunc, "jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc,
+		"csvdecode": stdlib.CSVDecodeFunc, "jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "yamlencode": yamlEncode,
 		"formatdate": stdlib.FormatDateFunc, "timeadd": stdlib.TimeAddFunc,
 		"can": tryfunc.CanFunc, "try": tryfunc.TryFunc, "convert": typeexpr.ConvertFunc,
 
@@ -66,17 +69,16 @@ func functions(readFile func(string) ([]byte, error)) map[string]function.Functi
 		"sha512":       textFunc(func(s string) (string, error) { h := sha512.Sum512([]byte(s)); return hex.EncodeToString(h[:]), nil }),
 		"basename":     textFunc(func(s string) (string, error) { return path.Base(s), nil }),
 		"dirname":      textFunc(func(s string) (string, error) { return path.Dir(s), nil }),
-		"cidrnetmask":  textFunc(netmask),
-		"uuidv5":       twoTexts(uuidV5),
-		"startswith":   twoTextsTrue(strings.HasPrefix),
-		"endswith":     twoTextsTrue(strings.HasSuffix),
-		"strcontains":  twoTextsTrue(strings.Contains),
-		"filebase64": textFunc(func(name string) (string, error) {
-			b, err := readBounded(readFile, name)
-			return base64.StdEncoding.EncodeToString(b), err
-		}),
-		"file": textFunc(func(name string) (string, error) { return readText(readFile, name) }),
+
+		"cidrhost": cidr.HostFunc, "cidrnetmask": textFunc(netmask), "cidrsubnet": notNegative(cidr.SubnetFunc), "cidrsubnets": cidr.SubnetsFunc,
+
+		"uuidv5":      twoTexts(uuidV5),
+		"startswith":  twoTextsTrue(strings.HasPrefix),
+		"endswith":    twoTextsTrue(strings.HasSuffix),
+		"strcontains": twoTextsTrue(strings.Contains),
+		"rsadecrypt":  twoTexts(rsaDecrypt),
 	}
+	maps.Copy(m, fileFunctions(files))
 	return m
 }
 
@@ -154,6 +156,53 @@ func decodeBase64(s string) (string, error) {
 	return string(b), nil
 }
 
+// notNegative refuses numbers below 0 for a function that would make something else of them.
+func notNegative(f function.Function) function.Function {
+	return function.New(&function.Spec{
+		Params: f.Params(),
+		Type:   func(args []cty.Value) (cty.Type, error) { return f.ReturnTypeForValues(args) },
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			for i, v := range args {
+				if v.Type() == cty.Number && v.AsBigFloat().Sign() < 0 {
+					return cty.NilVal, function.NewArgErrorf(i, "%s is negative", f.Params()[i].Name)
+				}
+			}
+			return f.Call(args)
+		},
+	})
+}
+
+// maxKey bounds the text of a private key: one of 8,192 bits has less.
+const maxKey = 8 << 10
+
+// rsaDecrypt decrypts what is in base64 with a private key in PEM, without a password.
+func rsaDecrypt(secret, key string) (string, error) {
+	b, err := base64.StdEncoding.DecodeString(secret)
+	if err != nil {
+		return "", fmt.Errorf("decrypt: decode base64: %w", err)
+	}
+	if len(key) > maxKey {
+		return "", fmt.Errorf("decrypt: a key of more than %d bytes", maxKey)
+	}
+	block, _ := pem.Decode([]byte(key))
+	if block == nil || block.Type != "RSA PRIVATE KEY" || block.Headers["Proc-Type"] != "" {
+		return "", fmt.Errorf("decrypt: the key is not one in PEM that begins with RSA PRIVATE KEY and has no password")
+	}
+	private, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+	if err != nil {
+		return "", fmt.Errorf("decrypt: read the key: %w", err)
+	}
+	//lint:ignore SA1019 the function is what it is, and who calls it gives the key
+	out, err := rsa.DecryptPKCS1v15(nil, private, b)
+	if err != nil {
+		return "", fmt.Errorf("decrypt: %w", err)
+	}
+	if !utf8.Valid(out) {
+		return "", fmt.Errorf("decrypt: the result is not text")
+	}
+	return string(out), nil
+}
+
 func netmask(s string) (string, error) {
 	prefix, err := netip.ParsePrefix(s)
 	if err != nil || !prefix.Addr().Is4() {
@@ -161,26 +210,4 @@ func netmask(s string) (string, error) {
 	}
 	mask := uint32(0xffffffff) << (32 - prefix.Bits())
 	return netip.AddrFrom4([4]byte{byte(mask >> 24), byte(mask >> 16), byte(mask >> 8), byte(mask)}).String(), nil
-}
-
-func readText(readFile func(string) ([]byte, error), name string) (string, error) {
-	b, err := readBounded(readFile, name)
-	if err == nil && !utf8.Valid(b) {
-		err = fmt.Errorf("read %s: not text", name)
-	}
-	return string(b), err
-}
-
-func readBounded(readFile func(string) ([]byte, error), name string) ([]byte, error) {
-	if readFile == nil {
-		return nil, fmt.Errorf("files cannot be read here: parse the job file where they are")
-	}
-	b, err := readFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if len(b) > fleet.MaxJobSize {
-		return nil, fmt.Errorf("read %s: more than %d bytes", name, fleet.MaxJobSize)
-	}
-	return b, nil
 }

@@ -10,7 +10,7 @@
 // left as it is.
 //
 // The package starts no goroutine and persists nothing. It reads files only through
-// Options.ReadFile, and the size and the nesting of what it parses are bounded.
+// Options.Files, and the size and the nesting of what it parses are bounded.
 package jobspec
 
 import (
@@ -35,8 +35,8 @@ type Options struct {
 	// Environ is searched for NOMAD_VAR_NAME and SKERRY_VAR_NAME, which both of the
 	// others win over.
 	Environ []string
-	// ReadFile serves the function file; nil: it is refused.
-	ReadFile func(name string) ([]byte, error)
+	// Files serve the functions file, fileset and their like; nil: these are refused.
+	Files Files
 	// Drivers are the known task drivers; nil: any name will do.
 	Drivers []string
 	// Configs read the config blocks of tasks by their driver.

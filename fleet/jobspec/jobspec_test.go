@@ -237,7 +237,7 @@ func TestFile(t *testing.T) {
 	meta { motd = file("motd") }
 	task "t" { driver = "raw_exec" }
 }`
-	job := mustParse(t, src, jobspec.Options{ReadFile: func(name string) ([]byte, error) { return []byte("<" + name + ">"), nil }})
+	job := mustParse(t, src, jobspec.Options{Files: texts{"motd": "<motd>"}})
 	if job.Meta["motd"] != "<motd>" {
 		t.Errorf("meta %q", job.Meta)
 	}
@@ -294,6 +294,14 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"Job": {"ID": "j", "TaskGroups": [{"Name": "g"}]}}`))
 	for _, path := range mustTestdata(f) {
 		f.Add(mustRead(f, path))
+	}
+	for _, expr := range []string{
+		`yamldecode("a: &a {b: 0x1f, 2: yes}\nc: {<<: [*a], d: 1e9}\n--- \n")`, `yamldecode("? !!float \"\\x5f1e9999999\"\n: - - |-\n      x\n")`,
+		`yamlencode({ a = "x\n y", b = [1e9, null] })`, `cidrhost("10.0.0.0/8", -1)`, `cidrsubnet("fd00::/8", 32, 9)`,
+		`cidrsubnets("10.0.0.0/8", 4, -9999999)`, `rsadecrypt("YQ==", "-----BEGIN RSA PRIVATE KEY-----\nYQ==\n-----END RSA PRIVATE KEY-----\n")`,
+		`fileset(".", "**/*.{a,b}")`, `fileexists("~")`,
+	} {
+		f.Add([]byte("job \"f\" {\n  meta = { v = jsonencode(" + expr + ") }\n  task \"t\" {\n    driver = \"raw_exec\"\n  }\n}\n"))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
 		job, err := jobspec.Parse("f.hcl", src, jobspec.Options{Vars: []string{"port=8080"}})

@@ -34,7 +34,7 @@ func (p *parser) jsonSyntaxTree(src []byte) map[string]any {
 		}
 		pairs = append(pairs, hcl.KeyValuePair{Key: hcl.StaticExpr(nameValue(name), attr.NameRange), Value: attr.Expr})
 	}
-	scope := &hcl.EvalContext{Functions: p.meter.functions(p.opts.ReadFile)}
+	scope := &hcl.EvalContext{Functions: p.meter.functions(p.opts.Files)}
 	root := p.object(p.jsonSection(pairs, outer, scope), outer, "", scope)
 	tree, ok := root["Job"].(map[string]any)
 	if !ok && len(p.diags) == 0 {

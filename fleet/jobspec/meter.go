@@ -38,12 +38,14 @@ type meter struct {
 	over error
 }
 
+var errTooMuch = fmt.Errorf("evaluating the file takes too much: its values have more than %d MiB", maxWork>>20)
+
 func newMeter() *meter { return &meter{left: maxWork} }
 
 // spend counts; an error says that it is too much, and stays.
 func (m *meter) spend(cost int64) error {
 	if m.over == nil && cost > m.left {
-		m.over = fmt.Errorf("evaluating the file takes too much: its values have more than %d MiB", maxWork>>20)
+		m.over = errTooMuch
 	}
 	if m.over != nil {
 		return m.over
@@ -102,8 +104,9 @@ func costOf(v cty.Value, limit int64) (int64, error) {
 
 // functions are those that files may call, each of which counts what it is given and
 // what it may make of that before it begins.
-func (m *meter) functions(readFile func(string) ([]byte, error)) map[string]function.Function {
-	all := functions(readFile)
+func (m *meter) functions(files Files) map[string]function.Function {
+	all := functions(files)
+	all["yamldecode"] = m.yamlDecode()
 	for name, f := range all {
 		if name == "can" || name == "try" {
 			continue // they are given expressions, not values
@@ -191,9 +194,14 @@ var growth = map[string]func(args []cty.Value) (int64, error){
 		}
 		return product(textLen(args[0]), elementCost/2), nil // [1,1,1]: an element is two bytes
 	},
-	"csvdecode": func(args []cty.Value) (int64, error) { return product(textLen(args[0]), elementCost), nil },
-	"split":     func(args []cty.Value) (int64, error) { return product(textLen(args[1]), elementCost), nil },
-	"chunklist": func(args []cty.Value) (int64, error) { return product(float64(args[0].LengthInt()), elementCost), nil },
+	"yamldecode": func(args []cty.Value) (int64, error) {
+		return product(yamlNodes(args[0].AsString()), nodeCost), nil
+	},
+	"yamlencode": func(args []cty.Value) (int64, error) { return yamlWritten(args[0], 0) },
+	"rsadecrypt": func([]cty.Value) (int64, error) { return maxWork / 16, nil }, // it takes long
+	"csvdecode":  func(args []cty.Value) (int64, error) { return product(textLen(args[0]), elementCost), nil },
+	"split":      func(args []cty.Value) (int64, error) { return product(textLen(args[1]), elementCost), nil },
+	"chunklist":  func(args []cty.Value) (int64, error) { return product(float64(args[0].LengthInt()), elementCost), nil },
 }
 
 // formatted is what a format may make, so many times: each verb one of the arguments,

@@ -46,6 +46,16 @@ func TestExpressionsAreBounded(t *testing.T) {
 		"what a pattern finds":      {named("regexall(\"" + strings.Repeat("()", 900) + "\", \"" + strings.Repeat("x", 1000) + "\")"), tooMuch},
 		"what is nested in a text":  {named(`jsondecode("` + strings.Repeat("[", 10_000) + `")`), "nested more than"},
 		"a number of a large power": {grownNumber() + named(`"${local.a39}"`), number},
+		"YAML of aliases":           {named(`jsonencode(yamldecode("` + laughs() + `"))`), tooMuch},
+		"YAML that merges aliases":  {named(`jsonencode(yamldecode("a: &a {` + strings.Join(keys(5000), ", ") + `}\nb: {` + strings.Repeat("<<: *a, ", 5000) + `}"))`), tooMuch},
+		"YAML of many":              {"locals {\n  a = join(\"\", [for i in range(1000): \"" + strings.Repeat("- 1,", 100) + "\"])\n}\n" + named(`jsonencode(yamldecode("[${local.a}]"))`), tooMuch},
+		"YAML within itself":        {named(`jsonencode(yamldecode("a: &a [*a]"))`), "decode YAML: "},
+		"YAML that is nested":       {named(`jsonencode(yamldecode("` + strings.Repeat("[", 10_000) + `"))`), "decode YAML: "},
+		"YAML that is nested deep":  {named(`jsonencode(yamldecode("` + strings.Repeat("- ", 150) + `x"))`), "nested more than 100 deep"},
+		"YAML that is written":      {named(`yamlencode([for a in range(1000): range(300)])`), tooMuch},
+		"YAML of what is nested":    {grown(`"x"`, "[[[[{}]]]]", 1) + named("yamlencode(local.a39)"), "nested more than 100 deep"},
+		"keys that are read":        {named(`jsonencode([for i in range(100): can(rsadecrypt("", "")) ? 1 : 2])`), tooMuch},
+		"networks":                  {"locals {\n  a = [for i in range(1000): 4]\n}\n" + named(`jsonencode([for i in range(1000): cidrsubnets("fd00::/16", local.a...)])`), tooMuch},
 		"a number in a text":        {named(`"${jsondecode("1e600000000")}"`), number},
 		"a number that is read":     {named(`upper("1e600000000" * 1)`), number},
 		"a number of a function":    {named(`upper(tonumber("1e600000000"))`), number},
@@ -69,6 +79,23 @@ func TestExpressionsAreBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// laughs is YAML of lists, each ten times the one before it.
+func laughs() string {
+	lines := []string{"a: &a [x,x,x,x,x,x,x,x,x,x]"}
+	for c := 'b'; c < 'm'; c++ {
+		lines = append(lines, fmt.Sprintf("%c: &%c [%s]", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c,", c-1), 10), ",")))
+	}
+	return strings.Join(lines, `\n`)
+}
+
+func keys(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("k%d: 1", i)
+	}
+	return all
 }
 
 // grownText is locals that are texts, each ten times the one before it.
@@ -136,7 +163,7 @@ job "shop" {
 }
 `
 	large := strings.Repeat("a line of a large file\n", 4000)
-	job, err := jobspec.Parse("shop.hcl", []byte(src), jobspec.Options{ReadFile: func(string) ([]byte, error) { return []byte(large[:8000]), nil }})
+	job, err := jobspec.Parse("shop.hcl", []byte(src), jobspec.Options{Files: texts{"large.conf": large[:8000]}})
 	if err != nil {
 		t.Fatal(err)
 	}

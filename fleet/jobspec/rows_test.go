@@ -48,7 +48,7 @@ func TestParserSemantics(t *testing.T) {
 			}, "[X2b-0 Y1b-1]"},
 		{"F163 files are read where they can be", before + "meta {\n a = file(\"x\")\n}\n" + task + after, jobspec.Options{}, nil, "!files cannot be read here"},
 		{"F163 files are read by the command line", before + "meta {\n a = file(\"x\")\n}\n" + task + after,
-			jobspec.Options{ReadFile: func(name string) ([]byte, error) { return []byte("text of " + name), nil }},
+			jobspec.Options{Files: texts{"x": "text of x"}},
 			func(j *fleet.Job) any { return j.TaskGroups[0].Meta["a"] }, "text of x"},
 		{"F164 a map as a block", inTask("env {\n A = 1\n}"), jobspec.Options{}, func(j *fleet.Job) any { return j.TaskGroups[0].Tasks[0].Env }, "map[A:1]"},
 		{"F164 a map as an attribute", inTask("env = { A = 1 }"), jobspec.Options{}, func(j *fleet.Job) any { return j.TaskGroups[0].Tasks[0].Env }, "map[A:1]"},

@@ -31,7 +31,7 @@ type variable struct {
 // where one of them failed.
 func (p *parser) scope(variables, locals []*hclsyntax.Block) (*hcl.EvalContext, bool) {
 	before := len(p.diags)
-	scope := &hcl.EvalContext{Functions: p.meter.functions(p.opts.ReadFile), Variables: map[string]cty.Value{}}
+	scope := &hcl.EvalContext{Functions: p.meter.functions(p.opts.Files), Variables: map[string]cty.Value{}}
 	declared := map[string]*variable{}
 	for _, b := range variables {
 		p.declare(declared, b, scope)

@@ -1,0 +1,114 @@
+// Package jobfolder is what the functions of a job file see of the machine that reads it:
+// file, fileset and their like. The commands that read job files use it; it starts no
+// goroutine, and writes nothing.
+package jobfolder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"skerry/fleet"
+)
+
+// maxFileSet bounds how many files one pattern names.
+const maxFileSet = 1_000
+
+// Folder is a job file's: what the file reads has its name from there.
+type Folder struct {
+	Path string
+	// ReadFile reads a file of a bounded size.
+	ReadFile func(name string) ([]byte, error)
+}
+
+// Of is the folder of a job file; "-", the standard input, is where the command runs.
+func Of(file string, readFile func(name string) ([]byte, error)) Folder {
+	return Folder{Path: filepath.Dir(file), ReadFile: readFile}
+}
+
+// Read returns a file's content.
+func (f Folder) Read(name string) ([]byte, error) {
+	at, err := f.path(name)
+	if err != nil {
+		return nil, err
+	}
+	return f.ReadFile(at)
+}
+
+// Exists reports whether there is a file.
+func (f Folder) Exists(name string) (bool, error) {
+	at, err := f.path(name)
+	if err != nil {
+		return false, err
+	}
+	info, err := os.Stat(at)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !info.Mode().IsRegular():
+		return false, fmt.Errorf("%s is not a file", at)
+	}
+	return true, nil
+}
+
+// Match lists the files below a folder whose names are like a pattern; ** is any folders.
+func (f Folder) Match(below, pattern string) ([]string, error) {
+	at, err := f.path(below)
+	if err != nil {
+		return nil, err
+	}
+	pattern = path.Clean(filepath.ToSlash(pattern))
+	if !doublestar.ValidatePattern(pattern) || !fs.ValidPath(pattern) {
+		return nil, fmt.Errorf("%q is no pattern of files below a folder: it is like *.conf or **/*.conf", pattern)
+	}
+	var names []string
+	err = doublestar.GlobWalk(os.DirFS(at), pattern, func(name string, d fs.DirEntry) error {
+		if info, err := fs.Stat(os.DirFS(at), name); err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		if names = append(names, name); len(names) > maxFileSet {
+			return fmt.Errorf("%s/%s names more than %d files", at, pattern, maxFileSet)
+		}
+		return nil
+	})
+	return names, err
+}
+
+// Absolute is from where the command runs, not from the job file on.
+func (Folder) Absolute(name string) (string, error) {
+	at, err := filepath.Abs(name)
+	return filepath.ToSlash(at), err
+}
+
+// Expand replaces ~ by the home of whoever runs the command.
+func (Folder) Expand(name string) (string, error) {
+	rest, ok := strings.CutPrefix(name, "~")
+	if !ok {
+		return name, nil
+	}
+	if rest != "" && rest[0] != '/' && rest[0] != filepath.Separator {
+		return "", fmt.Errorf("%s: only one's own folder is known: ~/…", name)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", &fleet.Error{Code: fleet.CodeInvalid, Message: fmt.Sprintf("expand %s: %s", name, err)}
+	}
+	return filepath.Join(home, rest), nil
+}
+
+// path is where a name leads to.
+func (f Folder) path(name string) (string, error) {
+	at, err := f.Expand(name)
+	if err == nil && !filepath.IsAbs(at) {
+		at = filepath.Join(f.Path, at)
+	}
+	return at, err
+}
