@@ -1,11 +1,13 @@
 package rawexec
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sort"
+	"strconv"
 	"strings"
 
 	"skerry/drivers"
@@ -32,7 +34,7 @@ func parseOptions(config map[string]any) (options, error) {
 		value := config[key]
 		switch key {
 		case "command":
-			s, ok := value.(string)
+			s, ok := textOf(value)
 			if !ok {
 				wrong = append(wrong, "command must be a string, not "+kindOf(value))
 			}
@@ -72,15 +74,37 @@ func stringList(value any) ([]string, error) {
 	case []any:
 		out := make([]string, 0, len(list))
 		for i, v := range list {
-			s, ok := v.(string)
+			s, ok := textOf(v)
 			if !ok {
-				return nil, fmt.Errorf("must be a list of strings, but number %d is %s", i+1, kindOf(v))
+				return nil, fmt.Errorf("must be a list of strings, but element %d is %s", i+1, kindOf(v))
 			}
 			out = append(out, s)
 		}
 		return out, nil
 	}
 	return nil, fmt.Errorf("must be a list of strings, not %s", kindOf(value))
+}
+
+// textOf is a value as text, which numbers and truth values are as well: people write
+// args = ["--port", 8080].
+func textOf(value any) (string, bool) {
+	switch v := value.(type) {
+	case string:
+		return v, true
+	case bool:
+		return strconv.FormatBool(v), true
+	case json.Number:
+		if whole, err := v.Int64(); err == nil {
+			return strconv.FormatInt(whole, 10), true
+		}
+		f, err := v.Float64()
+		return strconv.FormatFloat(f, 'f', -1, 64), err == nil
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), true
+	case int, int64, uint64:
+		return fmt.Sprint(v), true
+	}
+	return "", false
 }
 
 // kindOf names a value of a config block for people.

@@ -19,6 +19,12 @@ func Decode(name string, b []byte) (number int, err error) {
 	return id.PID, err
 }
 
+// Options reads a config block.
+func Options(config map[string]any) (command string, args []string, err error) {
+	o, err := parseOptions(config)
+	return o.command, o.args, err
+}
+
 // Rotator makes a writer of rotated files.
 func Rotator(dir, prefix string, maxFiles int, maxBytes int64) interface {
 	Write(p []byte) (int, error)

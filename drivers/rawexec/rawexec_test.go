@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +37,9 @@ func newHarness(tb testing.TB) drivertest.Harness {
 		Logs:      true,
 		BadConfigs: map[string]map[string]any{
 			"command is required":               {"args": []any{"a"}},
-			"command must be a string":          {"command": 7},
+			"command must be a string":          {"command": []any{"a"}},
 			`unknown key "commmand"`:            {"command": "/bin/true", "commmand": "x"},
-			"args must be a list of strings, b": {"command": "/bin/true", "args": []any{"a", 1}},
+			"args must be a list of strings, b": {"command": "/bin/true", "args": []any{"a", nil}},
 			"args must be a list of strings, n": {"command": "/bin/true", "args": "a"},
 			"NUL":                               {"command": "/bin/tr\x00ue"},
 		},
@@ -126,4 +127,15 @@ func FuzzConfig(f *testing.F) {
 			t.Fatalf("taken without a command: %s", b)
 		}
 	})
+}
+
+// TestNumbersAreText takes numbers and truth values for text, of whichever kind they are
+// after the file, the API, the hub's log and the link.
+func TestNumbersAreText(t *testing.T) {
+	args := []any{"--port", 8080, int64(-1), uint64(7), 8080.0, 1.5, 1e21, json.Number("443"), json.Number("1e3"), json.Number("0.25"), true}
+	command, got, err := rawexec.Options(map[string]any{"command": 7, "args": args})
+	want := []string{"--port", "8080", "-1", "7", "8080", "1.5", "1000000000000000000000", "443", "1000", "0.25", "true"}
+	if err != nil || command != "7" || !slices.Equal(got, want) {
+		t.Errorf("%q %q, %v: want %q", command, got, err, want)
+	}
 }
