@@ -337,6 +337,34 @@ func mustParse(tb testing.TB, src string, opts jobspec.Options) *fleet.Job {
 	return job
 }
 
+// TestJSONVariables reads variables and locals in HCL's JSON syntax.
+func TestJSONVariables(t *testing.T) {
+	const src = `{"//": "a comment", "variable": {
+  "n": {"type": "number", "default": 2, "description": "of {them}", "validation": [{"condition": "${var.n < 5}", "error_message": "Too many: ${var.n}."}]},
+  "apps": [{"type": "map(object({cmd = string, args = optional(list(string), [])}))", "default": {"a": {"cmd": "/bin/true"}}}], "plain": {}},
+ "variables": {"m": "of ${upper(\"m\")}"}, "locals": [{"x": "${var.n + 1}", "y": "${local.x}-y"}, {"z": {"k": ["${local.y}"]}}],
+ "job": {"j": {"meta": {"y": "${local.y}", "z": "${local.z.k[0]}", "p": "${var.plain}", "m": "${var.m}"}, "group": {"g": {"count": "${local.x}", "task": {"t":
+  {"driver": "raw_exec", "config": {"command": "${var.apps.a.cmd}", "args": ["${NOMAD_ALLOC_ID}", "${length(var.apps.a.args)}"]}}}}}}}}`
+	job := mustParse(t, src, jobspec.Options{Vars: []string{"n=3", "plain=7"}})
+	want := `map[m:of M p:7 y:4-y z:4-y] 4 map[args:[${NOMAD_ALLOC_ID} 0] command:/bin/true]`
+	if got := fmt.Sprint(job.Meta, " ", job.TaskGroups[0].Count, " ", job.TaskGroups[0].Tasks[0].Config); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	_, err := jobspec.Parse("job.json", []byte(src), jobspec.Options{Vars: []string{"n=7", "plain=7"}})
+	if err == nil || !strings.Contains(err.Error(), "Too many: 7.") {
+		t.Errorf("beyond what is valid: %v", err)
+	}
+}
+
+// TestErrorsAreBounded says a hundred things of a file, and how many more there are.
+func TestErrorsAreBounded(t *testing.T) {
+	_, err := jobspec.Parse("job.hcl", []byte("job \"j\" {\n"+strings.Repeat("  nothing {}\n", 5000)+"}\n"), jobspec.Options{})
+	var ds jobspec.Diagnostics
+	if !errors.As(err, &ds) || len(ds) != 101 || ds[100].Message != "and 4901 more like these" {
+		t.Errorf("%d errors, the last %v", len(ds), ds[max(0, len(ds)-1)])
+	}
+}
+
 // TestNow has a job whose last launch is over.
 func TestNow(t *testing.T) {
 	src := `job "shop" {

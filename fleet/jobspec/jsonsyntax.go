@@ -1,6 +1,8 @@
 package jobspec
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,18 +25,24 @@ func (p *parser) jsonSyntaxTree(src []byte) map[string]any {
 	}
 	outer := &block{blocks: map[string]*block{"job": jobBlock}}
 	var pairs []hcl.KeyValuePair
-	for name, attr := range attrs {
-		if name != "job" {
-			hint := "a job in JSON is {\"job\": {\"NAME\": {…}}}, or {\"Job\": {\"ID\": …}} as the API has it"
-			if slices.Contains([]string{"variable", "variables", "locals"}, name) {
-				hint = "variables and locals need HCL's native syntax"
-			}
-			p.at(attr.NameRange, name+" is not expected beside job", hint)
-			continue
+	var variables, locals []*hclsyntax.Block
+	for _, attr := range slices.SortedFunc(maps.Values(attrs), byPosition) {
+		switch attr.Name {
+		case "job":
+			pairs = append(pairs, hcl.KeyValuePair{Key: hcl.StaticExpr(nameValue("job"), attr.NameRange), Value: attr.Expr})
+		case "variable", "variables":
+			variables = append(variables, p.jsonBlocks(attr.Name, attr.NameRange, attr.Expr)...)
+		case "locals":
+			locals = append(locals, p.jsonBlocks(attr.Name, attr.NameRange, attr.Expr)...)
+		default:
+			p.at(attr.NameRange, attr.Name+" is not expected beside job",
+				"a job in JSON is {\"job\": {\"NAME\": {…}}}, or {\"Job\": {\"ID\": …}} as the API has it")
 		}
-		pairs = append(pairs, hcl.KeyValuePair{Key: hcl.StaticExpr(nameValue(name), attr.NameRange), Value: attr.Expr})
 	}
-	scope := &hcl.EvalContext{Functions: p.meter.functions(p.opts.Files)}
+	scope, ok := p.scope(variables, locals)
+	if !ok {
+		return nil
+	}
 	root := p.object(p.jsonSection(pairs, outer, scope), outer, "", scope)
 	tree, ok := root["Job"].(map[string]any)
 	if !ok && len(p.diags) == 0 {
@@ -45,6 +53,70 @@ func (p *parser) jsonSyntaxTree(src []byte) map[string]any {
 		return nil
 	}
 	return tree
+}
+
+func byPosition(a, b *hcl.Attribute) int { return a.NameRange.Start.Byte - b.NameRange.Start.Byte }
+
+// jsonBlocks makes what declares variables or locals the blocks that it would be in the
+// native syntax.
+func (p *parser) jsonBlocks(name string, at hcl.Range, expr hcl.Expression) []*hclsyntax.Block {
+	it := item{name: name, at: at}
+	labels := 0
+	if name == "variable" {
+		labels = 1
+	}
+	var blocks []*hclsyntax.Block
+	for _, made := range p.jsonItems(it, expr, labels) {
+		blocks = append(blocks, p.jsonBlock(made, made.pairs))
+	}
+	return blocks
+}
+
+func (p *parser) jsonBlock(it item, pairs []hcl.KeyValuePair) *hclsyntax.Block {
+	body := &hclsyntax.Body{Attributes: hclsyntax.Attributes{}, SrcRange: it.at, EndRange: it.at}
+	for _, pair := range pairs {
+		key, diags := pair.Key.Value(nil)
+		if p.hcl(diags) {
+			continue
+		}
+		name, at := key.AsString(), pair.Key.Range()
+		if it.name == "variable" && name == "validation" {
+			body.Blocks = append(body.Blocks, p.jsonBlocks(name, at, pair.Value)...)
+			continue
+		}
+		if first, dup := body.Attributes[name]; dup {
+			p.at(at, fmt.Sprintf("%q is there twice: first at line %d", name, first.NameRange.Start.Line), "")
+			continue
+		}
+		attr := &hclsyntax.Attribute{Name: name, NameRange: at, SrcRange: at}
+		if attr.Expr = p.jsonType(it, name, pair.Value); attr.Expr == nil {
+			attr.Expr = p.jsonNative(pair.Value)
+		}
+		body.Attributes[name] = attr
+	}
+	return &hclsyntax.Block{Type: it.name, Labels: it.labels, Body: body, TypeRange: it.at, OpenBraceRange: it.at, CloseBraceRange: it.at}
+}
+
+// jsonType reads the type of a variable, which is a text in JSON; nil where it is none.
+func (p *parser) jsonType(it item, name string, expr hcl.Expression) hclsyntax.Expression {
+	if it.name != "variable" || name != "type" {
+		return nil
+	}
+	v, _ := expr.Value(nil)
+	if v.IsNull() || v.Type() != cty.String {
+		return nil
+	}
+	at := expr.Range()
+	src, from := []byte(v.AsString()), hcl.Pos{Line: at.Start.Line, Column: at.Start.Column + 1, Byte: at.Start.Byte + 1}
+	tokens, _ := hclsyntax.LexExpression(src, at.Filename, from)
+	if !p.boundedTokens(tokens) {
+		return nil
+	}
+	written, diags := hclsyntax.ParseExpression(src, at.Filename, from)
+	if p.hcl(diags) {
+		return nil
+	}
+	return written
 }
 
 // jsonNative makes a value of HCL's JSON syntax the expression that it would be in the
@@ -94,6 +166,10 @@ func (p *parser) jsonSection(pairs []hcl.KeyValuePair, b *block, scope *hcl.Eval
 		}
 		name, at := key.AsString(), pair.Key.Range()
 		child, isBlock := b.blocks[name]
+		if name == "dynamic" && !b.free {
+			p.at(at, "dynamic blocks need HCL's native syntax", "write out what they make")
+			continue
+		}
 		if !isBlock || child.asAttribute() {
 			s.attrs = append(s.attrs, entry{name: name, at: at, expr: p.jsonNative(pair.Value)})
 			continue
@@ -122,6 +198,7 @@ func (p *parser) jsonItems(it item, expr hcl.Expression, labels int) []item {
 		return nil
 	}
 	if labels == 0 {
+		it.pairs = pairs
 		it.body = func(b *block) section { return p.jsonSection(pairs, b, it.scope) }
 		return []item{it}
 	}

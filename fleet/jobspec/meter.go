@@ -1,6 +1,7 @@
 package jobspec
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -81,8 +82,11 @@ func costOf(v cty.Value, limit int64) (int64, error) {
 		return cost + int64(len(v.AsString())), nil
 	case ty == cty.Number:
 		f := v.AsBigFloat()
+		if f.IsInf() {
+			return 0, errors.New("a number is out of range: it is infinite, as what is divided by 0")
+		}
 		bits := max(int64(f.MinPrec()), int64(math.Abs(float64(f.MantExp(nil)))))
-		if bits > maxNumberBits || f.IsInf() {
+		if bits > maxNumberBits {
 			return 0, fmt.Errorf("a number is out of range: it has more than %d bits", maxNumberBits)
 		}
 		return cost + bits/3, nil

@@ -2,6 +2,7 @@ package jobspec
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -31,10 +32,23 @@ func (p *parser) at(r hcl.Range, message, hint string) {
 	p.add(Diagnostic{File: r.Filename, Line: r.Start.Line, Column: r.Start.Column, Message: message, Hint: hint})
 }
 
+// openText is what HCL says of a text in quotes that goes on in another line.
+const openText = "Invalid multi-line string"
+
 // hcl adds HCL's own diagnostics and reports whether there was an error.
 func (p *parser) hcl(diags hcl.Diagnostics) bool {
+	open := false
 	for _, d := range diags {
 		if d.Severity != hcl.DiagError {
+			continue
+		}
+		// A text without its end is said of each line that follows.
+		if d.Summary == openText {
+			if open {
+				continue
+			}
+			open = true
+		} else if open && d.Summary == "Unterminated template string" {
 			continue
 		}
 		message := d.Summary
@@ -102,12 +116,19 @@ func parentPath(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
 
+// maxDiagnostics bounds what is said of one file: nobody reads more of it.
+const maxDiagnostics = 100
+
 // failure returns the diagnostics by position, each once.
 func (p *parser) failure() error {
 	slices.SortStableFunc(p.diags, func(a, b Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return slices.Compact(p.diags)
+	said := slices.Compact(p.diags)
+	if more := len(said) - maxDiagnostics; more > 0 {
+		said = append(said[:maxDiagnostics:maxDiagnostics], Diagnostic{File: p.filename, Message: fmt.Sprintf("and %d more like these", more)})
+	}
+	return said
 }
 
 // suggest returns "did you mean …" where one of the known names is close, and else

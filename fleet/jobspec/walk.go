@@ -28,13 +28,15 @@ type entry struct {
 	expr hcl.Expression
 }
 
-// item is a block within a section. scope is what its content may refer to.
+// item is a block within a section. scope is what its content may refer to; pairs are
+// its content where it is of HCL's JSON syntax.
 type item struct {
 	name   string
 	labels []string
 	at     hcl.Range
 	body   func(b *block) section
 	scope  *hcl.EvalContext
+	pairs  []hcl.KeyValuePair
 }
 
 // reading is an object of the tree on its way.

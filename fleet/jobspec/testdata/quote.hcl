@@ -1,0 +1,7 @@
+job "j" {
+  group "g" {
+    task "t" {
+      driver = "raw_exec
+    }
+  }
+}
