@@ -356,6 +356,66 @@ func TestJSONVariables(t *testing.T) {
 	}
 }
 
+// TestUntypedVariables gives variables without a type values that are like their defaults.
+func TestUntypedVariables(t *testing.T) {
+	const src = `
+variable "number" { default = 3 }
+variable "list" { default = [] }
+variable "null" { default = null }
+variable "none" {}
+variable "any" {
+  type    = any
+  default = {}
+}
+variables {
+  bool = true
+  map  = { a = 1 }
+}
+job "j" {
+  meta {
+    v = jsonencode([var.number, var.list, var.null, var.none, var.any, var.bool, var.map])
+  }
+  task "t" {
+    driver = "raw_exec"
+  }
+}
+`
+	for _, c := range []struct {
+		vars []string
+		want string
+	}{
+		{nil, `[3,[],null,"n",{},true,{"a":1}]`},
+		{[]string{"number=5", `list=["x"]`, "null=[1]", "none=7", "any=[1,2]", "bool=false", "map={b=[true]}"}, `[5,["x"],"[1]","7",[1,2],false,{"b":[true]}]`},
+		{[]string{"list=10.0.0.1", "any=shop", "map=[", `none="q"`}, `[3,"10.0.0.1",null,"\"q\"","shop",true,"["]`},
+		{[]string{"number=many"}, `!-var number: the value is no value for variable "number": a number is required`},
+		{[]string{"any=[for x in range(10): range(1000)]"}, "!-var any"},
+	} {
+		job, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{Vars: append([]string{"none=n"}, c.vars...)})
+		if wrong, fails := strings.CutPrefix(c.want, "!"); fails {
+			if err == nil || !strings.Contains(err.Error(), wrong) {
+				t.Errorf("%q: %v, want %q", c.vars, err, wrong)
+			}
+		} else if err != nil || job.Meta["v"] != c.want {
+			t.Errorf("%q: %v, want %s, got %+v", c.vars, err, c.want, job)
+		}
+	}
+	job, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{Environ: []string{"NOMAD_VAR_none=e", "NOMAD_VAR_number=8"},
+		VarFiles: []jobspec.File{{Name: "v.hcl", Src: []byte("list = [1]\nbool = \"false\"\n")}}})
+	if err != nil || job.Meta["v"] != `[8,[1],null,"e",{},false,{"a":1}]` {
+		t.Errorf("of the environment and a file: %v, %+v", err, job)
+	}
+}
+
+// TestNullsInMaps leaves out what is null, in blocks and in maps.
+func TestNullsInMaps(t *testing.T) {
+	for _, meta := range []string{"meta {\n    a = null\n    b = 1\n  }", "meta = { a = null, b = 1 }", "meta = { a = var.none, b = 1 }"} {
+		job := mustParse(t, "variable \"none\" {\n  default = null\n}\njob \"j\" {\n  "+meta+"\n  task \"t\" {\n    driver = \"raw_exec\"\n    env = { A = null }\n  }\n}\n", jobspec.Options{})
+		if len(job.Meta) != 1 || job.Meta["b"] != "1" || len(job.TaskGroups[0].Tasks[0].Env) != 0 {
+			t.Errorf("%s: %q, %q", meta, job.Meta, job.TaskGroups[0].Tasks[0].Env)
+		}
+	}
+}
+
 // TestErrorsAreBounded says a hundred things of a file, and how many more there are.
 func TestErrorsAreBounded(t *testing.T) {
 	_, err := jobspec.Parse("job.hcl", []byte("job \"j\" {\n"+strings.Repeat("  nothing {}\n", 5000)+"}\n"), jobspec.Options{})

@@ -21,6 +21,7 @@ type variable struct {
 	name     string
 	at       hcl.Range
 	ty       cty.Type
+	parsed   bool // a value that is text is an expression
 	defaults *typeexpr.Defaults
 	value    cty.Value // NilVal: none yet
 	source   string    // where the value came from, for messages
@@ -89,7 +90,9 @@ func (p *parser) declare(declared map[string]*variable, b *hclsyntax.Block, scop
 	if b.Type == "variables" {
 		for _, attr := range sortedAttributes(b.Body) {
 			if v, ok := p.value(attr.Expr, scope); ok {
-				put(&variable{name: attr.Name, at: attr.NameRange, ty: v.Type(), value: v})
+				made := &variable{name: attr.Name, at: attr.NameRange, ty: cty.DynamicPseudoType, value: v}
+				made.likeDefault()
+				put(made)
 			}
 		}
 		return
@@ -100,6 +103,7 @@ func (p *parser) declare(declared map[string]*variable, b *hclsyntax.Block, scop
 	}
 	v := &variable{name: b.Labels[0], at: b.DefRange(), ty: cty.DynamicPseudoType}
 	var fallback *hclsyntax.Attribute
+	typed := false
 	for _, attr := range sortedAttributes(b.Body) {
 		switch attr.Name {
 		case "type":
@@ -108,6 +112,7 @@ func (p *parser) declare(declared map[string]*variable, b *hclsyntax.Block, scop
 			if p.hcl(diags) {
 				return
 			}
+			v.parsed, typed = !v.ty.IsPrimitiveType(), true
 		case "default":
 			fallback = attr
 		case "description", "sensitive":
@@ -128,8 +133,23 @@ func (p *parser) declare(declared map[string]*variable, b *hclsyntax.Block, scop
 		} else {
 			v.value = cty.DynamicVal // already complained of
 		}
+		if !typed {
+			v.likeDefault()
+		}
 	}
 	put(v)
+}
+
+// likeDefault makes values of a variable that says no type be like its default: of that
+// type where it is a primitive one, else whatever their text says.
+func (v *variable) likeDefault() {
+	switch ty := v.value.Type(); {
+	case v.value.IsNull() || ty == cty.DynamicPseudoType:
+	case ty.IsPrimitiveType():
+		v.ty = ty
+	default:
+		v.parsed = true
+	}
 }
 
 // assign gives a variable a value of its type.
@@ -145,11 +165,12 @@ func (p *parser) assign(v *variable, value cty.Value, at hcl.Range, source strin
 	v.value, v.source = converted, source
 }
 
-// assignText reads a value from a flag or the environment: as it is where the
-// variable's type is a primitive one or not given, else as an HCL expression.
+// assignText reads a value from a flag or the environment: as an HCL expression where the
+// variable may be a list or an object, else as it is. A variable that may be anything is
+// text where that is no expression.
 func (p *parser) assignText(v *variable, s, source string) {
 	at := hcl.Range{Filename: source}
-	if v.ty.IsPrimitiveType() || v.ty == cty.DynamicPseudoType {
+	if !v.parsed {
 		p.assign(v, cty.StringVal(s), at, "the value")
 		return
 	}
@@ -157,6 +178,10 @@ func (p *parser) assignText(v *variable, s, source string) {
 		return
 	}
 	expr, diags := hclsyntax.ParseExpression([]byte(s), source, hcl.InitialPos)
+	if v.ty == cty.DynamicPseudoType && (diags.HasErrors() || len(expr.Variables()) > 0) {
+		p.assign(v, cty.StringVal(s), at, "the value")
+		return
+	}
 	if p.hcl(diags) {
 		v.value = cty.DynamicVal
 		return

@@ -119,6 +119,7 @@ func (p *parser) mapAttribute(m map[string]any, e entry, v cty.Value, child *blo
 			p.at(e.expr.Range(), fmt.Sprintf("%s must be a map of text: %s", e.name, err), "")
 			return
 		}
+		v = withoutNulls(v)
 	}
 	tree, ok := p.plain(v, e.expr.Range())
 	if !ok {
@@ -128,6 +129,23 @@ func (p *parser) mapAttribute(m map[string]any, e entry, v cty.Value, child *blo
 	if object, isObject := tree.(map[string]any); isObject && child.finish != nil {
 		child.finish(p, object, "")
 	}
+}
+
+// withoutNulls drops what a map says is null, as it is where a block says so.
+func withoutNulls(texts cty.Value) cty.Value {
+	if texts.IsNull() || !texts.IsWhollyKnown() {
+		return texts
+	}
+	said := map[string]cty.Value{}
+	for it := texts.ElementIterator(); it.Next(); {
+		if k, v := it.Element(); !v.IsNull() {
+			said[k.AsString()] = v
+		}
+	}
+	if len(said) == 0 {
+		return cty.MapValEmpty(cty.String)
+	}
+	return cty.MapVal(said)
 }
 
 // child reads one block into m: into a list, or as the only one.
