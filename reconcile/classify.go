@@ -32,6 +32,7 @@ type member struct {
 	due    bool
 	absent bool // its node is away
 	loses  bool // it could be the holder of its slot, and another is
+	early  bool // it would be, but takes the place of what runs, and does not run itself
 	rules  Absence
 	reason string // of kinds leaving and lost, and of who loses its slot
 }

@@ -30,6 +30,10 @@ func (d *decision) settle(members []*member) (winner *member, why string) {
 // pick decides between an original and its replacement: whether the original
 // stays, and why.
 func (d *decision) pick(orig, repl *member) (original bool, why string) {
+	if newer := d.early(orig, repl); newer != nil {
+		newer.early = true
+		return newer == repl, "the other has a newer version of the job, but does not run"
+	}
 	rules := []struct {
 		bad  func(*member) bool
 		why  string
@@ -64,6 +68,21 @@ func (d *decision) pick(orig, repl *member) (original bool, why string) {
 			fmt.Sprintf("reconcile = %s, %.3g against %.3g", strategy, orig.a.Score, repl.a.Score)
 	}
 	return true, "reconcile = " + fleet.ReconcileKeepOriginal
+}
+
+// early returns which of two is of the newest version but does not run, where the other
+// does: in a rollout it is no way round the turns, or past what holds the version back.
+func (d *decision) early(orig, repl *member) *member {
+	g := d.in.Job.Group(orig.a.TaskGroup)
+	older, newer := orig, repl
+	if !d.outdated(older.a) {
+		older, newer = repl, orig
+	}
+	if g == nil || !rolls(d.in.Job, g) || !d.outdated(older.a) || d.outdated(newer.a) ||
+		older.status() != fleet.ClientRunning || newer.status() == fleet.ClientRunning {
+		return nil
+	}
+	return newer
 }
 
 // runningFor is how long the leader of an allocation's tasks has been running, or

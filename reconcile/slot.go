@@ -126,7 +126,9 @@ func (d *decision) resolve(s *slot) {
 // act decides for everything in a slot.
 func (d *decision) act(s *slot, g *fleet.TaskGroup, r *rollout) {
 	for _, m := range s.losers {
-		d.lose(m, s, r)
+		if m != d.heir(s) {
+			d.lose(m, s, r)
+		}
 	}
 	for _, m := range s.members {
 		if s.surplus != "" {
@@ -158,6 +160,21 @@ func (d *decision) act(s *slot, g *fleet.TaskGroup, r *rollout) {
 	default:
 		d.refill(s, g, r)
 	}
+	if m := d.heir(s); m != nil {
+		d.lose(m, s, r)
+	}
+}
+
+// heir is what is there already to take the place of a slot's holder, which is of an
+// older version and runs, when its turn comes. Where that is not now, it stops: it does
+// not run yet. nil: nothing.
+func (d *decision) heir(s *slot) *member {
+	for _, m := range s.losers {
+		if m.early && m.kind == present && d.outdated(s.holder.a) {
+			return m
+		}
+	}
+	return nil
 }
 
 // lose stops what could have been the slot's holder. What a promoted canary stands for
@@ -256,7 +273,12 @@ func (d *decision) hold(s *slot, g *fleet.TaskGroup, r *rollout) {
 			return
 		}
 	}
-	switch {
+	switch next := d.heir(s); {
+	case next != nil:
+		m.reason = fmt.Sprintf("the other, %s, has the newest version of the job", fleet.Short(next.a.ID))
+		s.holder, s.losers = next, slices.DeleteFunc(s.losers, func(l *member) bool { return l == next })
+		d.lose(m, s, r)
+		d.hold(s, g, r)
 	case d.outdated(m.a):
 		d.anew(m, s, g, fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version))
 	case unsuited != "":
