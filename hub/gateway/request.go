@@ -62,7 +62,7 @@ type output struct {
 	stop   func() bool // watching the context
 }
 
-func (o *output) Write(b []byte) (int, error) { return o.stream.Write(b) }
+func (o *output) Write(b []byte) (int, error) { return o.stream.Tell(b) }
 
 func (o *output) Close() error {
 	o.stop()

@@ -69,4 +69,4 @@ func (p *Peers) Talk(ctx context.Context, addr, method string, body []byte) (io.
 // talkAnswer is a stream that goes both ways as its caller has it.
 type talkAnswer struct{ *streamAnswer }
 
-func (t *talkAnswer) Write(b []byte) (int, error) { return t.stream.Write(b) }
+func (t *talkAnswer) Write(b []byte) (int, error) { return t.stream.Tell(b) }

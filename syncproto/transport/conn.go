@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -159,6 +160,17 @@ func (s *Stream) Write(b []byte) (int, error) {
 	defer s.writing.Unlock()
 	n, err := s.qs.Write(b)
 	return n, ending(err)
+}
+
+// Tell is Write to a peer that may end before it has heard all: what it does not read any
+// more is dropped, so that what it has to say of its end is still read.
+func (s *Stream) Tell(b []byte) (int, error) {
+	n, err := s.Write(b)
+	var deaf *quic.StreamError
+	if errors.As(err, &deaf) && deaf.Remote {
+		return len(b), nil
+	}
+	return n, err
 }
 
 // CloseWrite says that no more is written; what was written is still delivered.

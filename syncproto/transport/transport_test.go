@@ -222,6 +222,47 @@ func TestCloseDuringWrite(t *testing.T) {
 	})
 }
 
+// Who talks to a peer that has ended hears what it said last.
+func TestTellOneThatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustWorld(t, transport.Config{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			c, err := w.hub.Accept(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s, err := c.Accept(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if _, err := io.WriteString(s, "no such program"); err != nil {
+				t.Error(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		s := mustOpen(t, w.mustDial(t))
+		defer s.Abort()
+		for _, say := range []string{"is there somebody", "who listens"} {
+			if n, err := s.Tell([]byte(say)); err != nil || n != len(say) {
+				t.Errorf("tell %q: %d bytes, %v", say, n, err)
+			}
+			time.Sleep(time.Second) // until it says that it reads no more
+		}
+		if _, err := s.Write([]byte("it listens")); err == nil {
+			t.Error("it still reads: nothing is shown")
+		}
+		if said, err := io.ReadAll(s); err != nil || string(said) != "no such program" {
+			t.Errorf("it said %q, %v", said, err)
+		}
+		wg.Wait()
+	})
+}
+
 func TestCloseWithTellsThePeer(t *testing.T) {
 	long := strings.Repeat("é", 2000)
 	for name, tt := range map[string]struct{ said, heard *fleet.Error }{
