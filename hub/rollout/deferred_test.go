@@ -119,6 +119,10 @@ func TestOverdue(t *testing.T) {
 			o.add("later", fleet.ClientRunning, true, nil)
 			o.add("b", fleet.ClientRunning, false, func(a *fleet.Alloc) { a.JobVersion, a.DeploymentID = 0, "" })
 		}, fails: true},
+		"nor does it hide one that failed": {system: true, make: func(o *overdue) {
+			o.add("later", fleet.ClientRunning, true, nil)
+			o.add("b", fleet.ClientFailed, false, func(a *fleet.Alloc) { a.JobVersion, a.DeploymentID = 0, "" })
+		}, fails: true},
 		"not where its edge is away": {system: true, make: func(o *overdue) {
 			o.add("later", fleet.ClientRunning, true, nil)
 			o.add("b", fleet.ClientUnknown, false, func(a *fleet.Alloc) { a.JobVersion, a.DeploymentID = 0, "" })

@@ -251,7 +251,7 @@ func (p Picture) settled(group string, whole []*fleet.Alloc) int {
 	return n
 }
 
-// unsettled reports whether something of a group lives that is not settled. Nodes that came
+// unsettled reports whether a group has something that is not settled. Nodes that came
 // after the deployment began may have as many that are healthy as it was to have.
 func (p Picture) unsettled(group string, whole []*fleet.Alloc) bool {
 	for _, done := range p.posts(group, whole) {
@@ -262,8 +262,8 @@ func (p Picture) unsettled(group string, whole []*fleet.Alloc) bool {
 	return false
 }
 
-// posts are the names, or the nodes, of a group at which something lives or is deferred, and
-// whether that is settled.
+// posts are the names, or the nodes, at which a group has something, and whether that is
+// settled.
 func (p Picture) posts(group string, whole []*fleet.Alloc) map[string]bool {
 	full, held := p.fullSites(group, whole), p.heldBack(group, whole)
 	posts := map[string]bool{}
@@ -280,8 +280,8 @@ func (p Picture) posts(group string, whole []*fleet.Alloc) map[string]bool {
 			newest && a.ClientStatus == fleet.ClientFailed && a.DeploymentID != p.Deployment.ID, // after an earlier deployment brought it up
 			!newest && full[p.Site(a.NodeID)], p.windowed(group) && p.shut(a, held):
 			posts[key] = true
-		case !a.ClientTerminal() && !posts[key]:
-			posts[key] = false // it is there
+		case !posts[key]:
+			posts[key] = false // it is there, or is to come again
 		}
 	}
 	return posts
