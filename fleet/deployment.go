@@ -129,6 +129,12 @@ func (d *Deployment) Of(j *Job) bool {
 		d.JobVersion == j.Version && d.JobCreateIndex == j.CreateIndex
 }
 
+// Cleared reports whether the deployment may have stopped an allocation of an older version
+// to make room, and nothing is there in its stead yet.
+func (d *Deployment) Cleared(a *Alloc) bool {
+	return d != nil && a.DesiredStatus == DesiredStop && a.NextAllocation == "" && !a.DesiredTransition.Migrate && a.AllocModifyIndex >= d.CreateIndex
+}
+
 // RequiresPromotion reports whether a group's canaries wait to be promoted.
 func (d *Deployment) RequiresPromotion() bool {
 	if d == nil || d.Status != DeploymentRunning {

@@ -77,9 +77,7 @@ func (s sites) lose(m *member, site string) {
 // or post, and nothing is there in its stead: there was no room for both, and what replaces
 // it comes when there is.
 func (d *decision) cleared(m *member) bool {
-	a := m.a
-	return d.deployment != nil && a.DesiredStatus == fleet.DesiredStop && a.NextAllocation == "" && !a.DesiredTransition.Migrate &&
-		d.outdated(a) && a.AllocModifyIndex >= d.deployment.CreateIndex
+	return d.deployment.Cleared(m.a) && d.outdated(m.a)
 }
 
 // unproven reports whether an allocation is of a deployment, of this version or

@@ -123,6 +123,19 @@ func TestOverdue(t *testing.T) {
 			o.add("later", fleet.ClientRunning, true, nil)
 			o.add("b", fleet.ClientFailed, false, func(a *fleet.Alloc) { a.JobVersion, a.DeploymentID = 0, "" })
 		}, fails: true},
+		"nor one that made room for what finds none": {system: true, make: func(o *overdue) {
+			o.add("later", fleet.ClientRunning, true, nil)
+			o.add("b", fleet.ClientComplete, false, func(a *fleet.Alloc) {
+				a.JobVersion, a.DeploymentID, a.DesiredStatus, a.AllocModifyIndex = 0, "", fleet.DesiredStop, 2
+			})
+		}, fails: true},
+		"but one that was stopped before": {system: true, make: func(o *overdue) {
+			o.add("later", fleet.ClientRunning, true, nil)
+			o.add("b", fleet.ClientComplete, false, func(a *fleet.Alloc) {
+				a.JobVersion, a.DeploymentID, a.DesiredStatus, a.AllocModifyIndex = 0, "", fleet.DesiredStop, 0
+			})
+			o.overlooked = true
+		}},
 		"not where its edge is away": {system: true, make: func(o *overdue) {
 			o.add("later", fleet.ClientRunning, true, nil)
 			o.add("b", fleet.ClientUnknown, false, func(a *fleet.Alloc) { a.JobVersion, a.DeploymentID = 0, "" })

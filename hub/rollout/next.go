@@ -275,7 +275,7 @@ func (p Picture) posts(group string, whole []*fleet.Alloc) map[string]bool {
 		newest := a.JobVersion == p.Job.Version || a.JobHash != "" && a.JobHash == p.Job.SpecHash
 		serves := a.DeploymentStatus.IsHealthy() || a.DeploymentID == "" && a.ClientStatus == fleet.ClientRunning
 		switch {
-		case a.TaskGroup != group || a.ServerTerminal() && !p.back(a):
+		case a.TaskGroup != group || a.ServerTerminal() && !p.back(a) && !(p.everywhere() && !newest && p.Deployment.Cleared(a)):
 		case p.deferred(a), newest && serves && !a.ClientTerminal(),
 			newest && a.ClientStatus == fleet.ClientFailed && a.DeploymentID != p.Deployment.ID, // after an earlier deployment brought it up
 			!newest && full[p.Site(a.NodeID)], p.windowed(group) && p.shut(a, held):
