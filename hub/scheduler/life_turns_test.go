@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"slices"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -55,7 +56,7 @@ func (s *scene) turns() error {
 		return fmt.Errorf("%d are taken down before the canaries are promoted", len(taken))
 	}
 	starting := emptied
-	for _, a := range s.unproven() {
+	for _, a := range s.unproven(taken) {
 		old, _ := s.l.before.Alloc(a.ID)
 		judgedAnew := old.DeploymentID != a.DeploymentID && a.ClientStatus == fleet.ClientRunning // in this event, and was not started for that
 		if s.dep != nil && a.DeploymentID == s.dep.ID && s.inSight(s.v, a) && !a.DeploymentStatus.IsCanary() && !judgedAnew {
@@ -72,9 +73,13 @@ func (s *scene) turns() error {
 }
 
 // unproven lists what was there before this event, is of a deployment, and nobody has
-// seen healthy.
-func (s *scene) unproven() (list []*fleet.Alloc) {
+// seen healthy; but not what takes the place of one that is taken down, which was there
+// already: the two are one turn.
+func (s *scene) unproven(taken []*fleet.Alloc) (list []*fleet.Alloc) {
 	for _, a := range s.allocs {
+		if slices.ContainsFunc(taken, func(old *fleet.Alloc) bool { return s.key(old) == s.key(a) }) {
+			continue
+		}
 		if _, known := s.l.before.Alloc(a.ID); known && a.DeploymentID != "" && !a.DeploymentStatus.IsHealthy() && !a.Terminal() {
 			list = append(list, a)
 		}
@@ -87,7 +92,7 @@ func (s *scene) unproven() (list []*fleet.Alloc) {
 // never does so much not run. What is sick is no loss, whatever else its site goes without.
 func (s *scene) siteTurns(taken []*fleet.Alloc, most int) error {
 	served, ran, out, down := map[string]bool{}, map[string]bool{}, map[string]int{}, map[string]int{}
-	for _, a := range s.unproven() {
+	for _, a := range s.unproven(taken) {
 		if old, _ := s.l.before.Alloc(a.ID); old.ClientStatus == fleet.ClientRunning && a.ClientStatus == fleet.ClientRunning &&
 			(old.DeploymentID == "" || old.DeploymentStatus.IsHealthy()) {
 			continue // it serves, and was taken in place in this event
