@@ -32,6 +32,9 @@ type Input struct {
 	// Suits says why a node does not suit the newest version of a group, "" where
 	// it does; resources are not looked at. nil: every node suits.
 	Suits func(n *fleet.Node, group string) string
+	// Room reports whether the newest version has room on the node of one of a system job's
+	// allocations, in its stead. nil: there is room everywhere.
+	Room func(prev *fleet.Alloc) bool
 	// Window says how the windows of the newest version of a group stand on a node now.
 	// nil: they are always open.
 	Window func(n *fleet.Node, group string) Window

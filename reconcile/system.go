@@ -130,27 +130,46 @@ func (d *decision) everywhere(g *fleet.TaskGroup, posts []*post) {
 	d.vacancies(g, posts, r)
 	d.systemCanaries(g, posts, r)
 	d.wanted[g.Name] = 0
+	var crowded []*post
 	for _, p := range posts {
-		for _, m := range p.members {
-			d.member(m, p)
+		if d.crowded(p, r) {
+			crowded = append(crowded, p)
+			continue
 		}
-		wanted := true
-		switch {
-		case p.holder != nil:
-			wanted = d.man(p, g, r)
-		case p.vacant:
-			d.occupy(p, g)
-			r.begins()
-		case p.has(frozen), p.has(away), p.has(leaving):
-		default:
-			wanted = false
-		}
-		if wanted {
-			d.wanted[g.Name]++
-			r.progress(p.counted())
-		}
+		d.staff(p, g, r)
+	}
+	for _, p := range crowded {
+		d.staff(p, g, r)
 	}
 	r.total = d.wanted[g.Name]
+}
+
+// crowded reports whether the newest version has no room at a post whose turn it may be. It
+// is looked at behind the others: a node that stays full keeps nobody else from its turn.
+func (d *decision) crowded(p *post, r *rollout) bool {
+	return r.left > 0 && p.target && p.holder != nil && d.outdated(p.holder.a) && d.in.Room != nil && !d.in.Room(p.holder.a)
+}
+
+// staff decides for a post.
+func (d *decision) staff(p *post, g *fleet.TaskGroup, r *rollout) {
+	for _, m := range p.members {
+		d.member(m, p)
+	}
+	wanted := true
+	switch {
+	case p.holder != nil:
+		wanted = d.man(p, g, r)
+	case p.vacant:
+		d.occupy(p, g)
+		r.begins()
+	case p.has(frozen), p.has(away), p.has(leaving):
+	default:
+		wanted = false
+	}
+	if wanted {
+		d.wanted[g.Name]++
+		r.progress(p.counted())
+	}
 }
 
 // vacancies finds the posts that are to have what they have not. Where something is

@@ -89,9 +89,27 @@ func (a *attempt) input() (reconcile.Input, error) {
 		}
 	}
 	in.Window = a.window()
+	in.Room = a.room()
 	suits, err := a.suits()
 	in.Suits = suits
 	return in, err
+}
+
+// room tells whether the newest version of a group has room in the stead of an allocation.
+func (a *attempt) room() func(prev *fleet.Alloc) bool {
+	rankings := map[string]*ranking{}
+	return func(prev *fleet.Alloc) bool {
+		n, ok := a.view.Node(prev.NodeID)
+		r := rankings[prev.TaskGroup]
+		if ok && r == nil {
+			var err error
+			if r, err = newRanking(a.view, a.job, a.job.Group(prev.TaskGroup), &tenancy{}, nil); err != nil {
+				return true // which placing it tells
+			}
+			rankings[prev.TaskGroup] = r
+		}
+		return !ok || r.succeeds(prev, n)
+	}
 }
 
 // isFollowUp reports whether evaluations of a trigger that wait for a time come

@@ -143,19 +143,36 @@ func (r *ranking) roomAfter(prev *fleet.Alloc) bool {
 		return false
 	}
 	after := r.tenants.after[n.ID].Sub(prev.AllocatedResources).Add(r.askOn(n))
-	if r.cluster.Used(n.ID).Add(r.tenants.planned[n.ID]).Add(after).Exceeds(n.Free()) != "" {
+	if !r.fitsWithout(prev, n, r.tenants.planned[n.ID].Add(after)) {
 		return false
-	}
-	if r.needs {
-		claims := claimsWithout(r.cluster, n, map[fleet.AllocID]bool{prev.ID: true})
-		if _, _, why := claims.Offer(r.g, r.seed); why != "" {
-			return false
-		}
 	}
 	r.tenants.after[n.ID] = after
 	r.tenants.await(n.ID)
 	r.occupy(n, 1)
 	return true
+}
+
+// fitsWithout reports whether the group fits on a node that has not got an allocation any
+// more, where so much more of its amounts is taken.
+func (r *ranking) fitsWithout(prev *fleet.Alloc, n *fleet.Node, more fleet.Resources) bool {
+	if r.cluster.Used(n.ID).Add(more).Exceeds(n.Free()) != "" {
+		return false
+	}
+	if !r.needs {
+		return true
+	}
+	_, _, why := claimsWithout(r.cluster, n, map[fleet.AllocID]bool{prev.ID: true}).Offer(r.g, r.seed)
+	return why == ""
+}
+
+// succeeds reports whether the group has room in the stead of an allocation, on its node,
+// as that is now.
+func (r *ranking) succeeds(prev *fleet.Alloc, n *fleet.Node) bool {
+	more := r.askOn(n)
+	if prev.OccupiesNode() {
+		more = more.Sub(prev.AllocatedResources)
+	}
+	return r.fitsWithout(prev, n, more)
 }
 
 // await notes that the job waits for room on a node that is being made for it.
