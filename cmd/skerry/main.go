@@ -204,23 +204,30 @@ func (o *operator) addTo(c *cobra.Command) {
 	flags.BoolVar(&o.colour.never, "no-color", false, "no colours, also on a terminal; as does NO_COLOR in the environment")
 	flags.BoolVar(&o.colour.always, "force-color", false, "colours, also where this is no terminal")
 	settings.AddFlag(flags)
-	var shaped *console.Shaper
-	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {
+	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if err := settings.Complete(cmd.Flags(), os.Environ()); err != nil || o.template == "" {
 			return err
 		}
 		o.json = true
-		shaped, err = console.NewShaper(cmd.OutOrStdout(), o.template)
-		if err == nil {
-			cmd.SetOut(shaped)
+		shaped, err := console.NewShaper(cmd.OutOrStdout(), o.template)
+		if err != nil {
+			return err
+		}
+		cmd.SetOut(shaped)
+		cmd.RunE = closing(shaped, cmd.RunE)
+		return nil
+	}
+}
+
+// closing makes a command write what it shapes also where its exit code says something, as
+// that of job plan does: after an error cobra calls nothing that would.
+func closing(shaped *console.Shaper, run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if failed := shaped.Close(); failed != nil && (err == nil || errors.As(err, new(*console.ExitError))) {
+			return failed
 		}
 		return err
-	}
-	c.PersistentPostRunE = func(*cobra.Command, []string) error {
-		if shaped == nil {
-			return nil
-		}
-		return shaped.Close()
 	}
 }
 
