@@ -47,6 +47,8 @@ func TestFunctions(t *testing.T) {
 		`yamldecode("")`:                               "!decode YAML",
 		`yamldecode("a: [")`:                           "!decode YAML: line 1",
 		`yamldecode("a: 1\n---\nb: 2")`:                "!more than one document",
+		`yamldecode("a: 1\n---\nb: [")`:                "!decode YAML: line 3",
+		`yamldecode("# nothing")`:                      "!decode YAML: there is no value in it",
 		`yamldecode("a: 1\na: 2")`:                     `!line 2: the key "a" is there twice`,
 		`yamldecode("a: !shop x")`:                     "!unknown tag !shop",
 		`yamldecode("[a]: x")`:                         "!a key must be text",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,11 +27,17 @@ func (m *meter) yamlDecode() function.Function {
 	decode := func(args []cty.Value) (cty.Value, error) {
 		var doc yaml.Node
 		in := yaml.NewDecoder(strings.NewReader(args[0].AsString()))
-		if err := in.Decode(&doc); err != nil {
-			return cty.NilVal, fmt.Errorf("decode YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+		switch err := in.Decode(&doc); {
+		case errors.Is(err, io.EOF):
+			return cty.NilVal, errors.New("decode YAML: there is no value in it")
+		case err != nil:
+			return cty.NilVal, notYAML(err)
 		}
-		if err := in.Decode(new(yaml.Node)); err == nil {
+		switch err := in.Decode(new(yaml.Node)); {
+		case err == nil:
 			return cty.NilVal, errors.New("decode YAML: more than one document: only one is a value")
+		case !errors.Is(err, io.EOF):
+			return cty.NilVal, notYAML(err)
 		}
 		r := yamlReader{left: m.left}
 		return r.value(&doc)
@@ -49,6 +56,10 @@ func (m *meter) yamlDecode() function.Function {
 		},
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return decode(args) },
 	})
+}
+
+func notYAML(err error) error {
+	return fmt.Errorf("decode YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 }
 
 // yamlNodes is more than the nodes of a document in YAML: each but the first has at least
