@@ -61,6 +61,9 @@ func (o *operator) complete(cmd *cobra.Command, group string) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
+		if f := cmd.LocalNonPersistentFlags().Lookup("job"); f != nil && f.Value.String() == "true" {
+			return o.ask(cmd, completeJobs, begin) // anyOf says what the id is
+		}
 		return o.ask(cmd, list, begin)
 	}
 }
