@@ -195,6 +195,10 @@ func evalList(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}
+			if len(list) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "There are no such evaluations.")
+				return err
+			}
 			t := console.Table{Heads: o.heads("ID", "PRIORITY", "TRIGGERED BY", "JOB", "STATUS", "FAILURES")}
 			for _, e := range list {
 				t.Add(o.cells(e.Namespace, shown(e.ID), e.Priority, e.TriggeredBy, e.JobID, e.Status, len(e.FailedTGAllocs) > 0)...)

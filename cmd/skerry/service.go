@@ -36,12 +36,15 @@ func serviceList(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}
-			var t console.Table
-			t.Add(o.cells("Namespace", "Service", "Tags")...)
+			t := console.Table{Heads: o.heads("SERVICE", "TAGS")}
 			for _, ns := range list {
 				for _, s := range ns.Services {
 					t.Add(o.cells(ns.Namespace, s.ServiceName, "["+strings.Join(s.Tags, ",")+"]")...)
 				}
+			}
+			if len(t.Rows) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "There are no services that can be reached.")
+				return err
 			}
 			return t.Write(cmd.OutOrStdout())
 		},
@@ -66,8 +69,7 @@ func serviceInfo(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}
-			var t console.Table
-			t.Add("Job", "Address", "Status", "Tags", "Node", "Alloc")
+			t := console.Table{Heads: []string{"JOB", "ADDRESS", "STATUS", "TAGS", "NODE", "ALLOC"}}
 			for _, s := range list {
 				address := s.Address
 				if s.Port > 0 {
