@@ -194,13 +194,14 @@ func writeDiff(w io.Writer, d fleet.JobDiff, indent string) {
 
 func writeFields(w io.Writer, fields []fleet.FieldDiff, objects []fleet.ObjectDiff, indent string) {
 	for _, f := range fields {
+		was, is := diffValue(f.Name, f.Old), diffValue(f.Name, f.New)
 		switch f.Type {
 		case fleet.DiffAdded:
-			fmt.Fprintf(w, "%s+ %s: %q\n", indent, f.Name, f.New)
+			fmt.Fprintf(w, "%s+ %s: %q\n", indent, f.Name, is)
 		case fleet.DiffDeleted:
-			fmt.Fprintf(w, "%s- %s: %q\n", indent, f.Name, f.Old)
+			fmt.Fprintf(w, "%s- %s: %q\n", indent, f.Name, was)
 		default:
-			fmt.Fprintf(w, "%s~ %s: %q => %q\n", indent, f.Name, f.Old, f.New)
+			fmt.Fprintf(w, "%s~ %s: %q => %q\n", indent, f.Name, was, is)
 		}
 	}
 	for _, o := range objects {
