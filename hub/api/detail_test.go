@@ -126,6 +126,52 @@ func TestWhatIsNotThereIsWaitedFor(t *testing.T) {
 	})
 }
 
+// TestWhatComesAndGoesIsToldAtOnce blocks on lists whose owner is made and deleted, which
+// changes nothing in what they list.
+func TestWhatComesAndGoesIsToldAtOnce(t *testing.T) {
+	for _, tc := range []struct {
+		path       string
+		make, undo func(l *lists)
+	}{
+		{"/v1/node/pool/late/nodes", func(l *lists) {
+			mustApply(l.t, l.hub, state.Pool{Pool: fleet.Pool{Name: "late"}})
+		}, func(l *lists) { mustApply(l.t, l.hub, state.PoolDelete{Name: "late"}) }},
+		{"/v1/job/late/services", func(l *lists) { l.register("late") }, func(l *lists) { l.mustPurge("late") }},
+	} {
+		t.Run(tc.path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLists(t)
+				// From an index that no change reaches, and from that of the last answer, which a
+				// change while nobody asks has to pass.
+				for _, far := range []bool{true, false} {
+					for _, step := range []struct {
+						change func(l *lists)
+						status int
+					}{{tc.make, 200}, {tc.undo, 404}} {
+						index := "9999"
+						if !far {
+							index = l.ask("GET", tc.path, "", nil).Header().Get("X-Nomad-Index")
+							step.change(l)
+						}
+						got := make(chan int, 1)
+						go func() {
+							got <- l.ask("GET", tc.path, "", map[string][]string{"index": {index}, "wait": {"10s"}}).Code
+						}()
+						synctest.Wait()
+						before := time.Now()
+						if far {
+							step.change(l)
+						}
+						if code := <-got; code != step.status || time.Since(before) > 0 {
+							t.Errorf("from %s: %d after %s, want %d at once", index, code, time.Since(before), step.status)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestOfAnEarlierJob purges a job and registers another of its id.
 func TestOfAnEarlierJob(t *testing.T) {
 	h, _, c := mustServe(t)
@@ -192,5 +238,12 @@ func TestStatusesOfChildren(t *testing.T) {
 	ask := nomad.JobStatusesRequest{Jobs: []nomad.NamespacedID{{ID: made.DispatchedJobID, Namespace: "default"}}}
 	if _, err := c.Raw().Write("/v1/jobs/statuses", ask, &named, nil); err != nil || len(named) != 1 {
 		t.Errorf("a child by its name: %+v, %v", named, err)
+	}
+}
+
+func (l *lists) mustPurge(id string) {
+	l.t.Helper()
+	if w := l.ask("DELETE", "/v1/job/"+id, "", map[string][]string{"purge": {"true"}}); w.Code != 200 {
+		l.t.Fatalf("purge %s: %d %s", id, w.Code, w.Body)
 	}
 }

@@ -44,7 +44,7 @@ func (a *API) poolNodes(v *state.View, r *http.Request, q query) (any, fleet.Ind
 		}
 	}
 	answer, err := pageNodes(r, in)
-	return answer, v.TableIndex("nodes"), err
+	return answer, max(v.TableIndex("nodes"), p.ModifyIndex), err
 }
 
 // poolJobs lists the jobs that name a pool.
@@ -62,5 +62,5 @@ func (a *API) poolJobs(v *state.View, r *http.Request, q query) (any, fleet.Inde
 		}
 	}
 	answer, err := page(r, of, jobKey, func(j *fleet.Job) JobStub { return jobStub(v, j, meta) })
-	return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs")), err
+	return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs"), p.ModifyIndex), err
 }

@@ -96,9 +96,9 @@ func (a *API) read(f reader) http.HandlerFunc {
 	}
 }
 
-// block runs f until its index exceeds q.minIndex or the wait is over. A
-// sixteenth of the wait is added at random, so that many waiters do not come
-// back at once.
+// block runs f until its index exceeds q.minIndex, what it reads has come or gone, or the
+// wait is over. A sixteenth of the wait is added at random, so that many waiters do not
+// come back at once.
 func (a *API) block(f reader, r *http.Request, q query) (any, fleet.Index, error) {
 	if q.minIndex == 0 {
 		v := a.cfg.State.View()
@@ -107,16 +107,19 @@ func (a *API) block(f reader, r *http.Request, q query) (any, fleet.Index, error
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), q.wait+rand.N(q.wait/16+1))
 	defer cancel()
-	for {
+	for missed, again := false, false; ; again = true {
 		v := a.cfg.State.Watch()
 		answer, index, err := f(v, r, q)
 		// Objects of a restored snapshot have the indexes that they had. Who saw later
 		// ones has to hear of it, and sees none go back.
 		index = max(index, v.Restored().Index)
-		// What is not there yet may come: who waits for it is not answered at once.
-		if err != nil && fleet.CodeOf(err) != fleet.CodeNotFound || index > q.minIndex {
+		// What is not there yet may come: who waits for it is not answered at once. That it
+		// came or went need not show in the index, which for a list is that of what it lists.
+		missing := fleet.CodeOf(err) == fleet.CodeNotFound
+		if err != nil && !missing || index > q.minIndex || again && missing != missed {
 			return answer, index, err
 		}
+		missed = missing
 		if v.Changed(ctx) != nil {
 			return answer, index, cmp.Or(r.Context().Err(), err)
 		}

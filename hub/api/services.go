@@ -180,15 +180,16 @@ func (a *API) deleteService(r *http.Request) (any, fleet.Index, error) {
 func (a *API) jobServices(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	index := v.TableIndex("services")
 	job := fleet.JobID(r.PathValue("id"))
-	if _, ok := v.Job(q.namespace, job); !ok {
-		return nil, index, fleet.Errorf(fleet.CodeNotFound, "job %q not found", job)
+	there, ok := v.Job(q.namespace, job)
+	if !ok {
+		return nil, max(index, v.TableIndex("jobs")), fleet.Errorf(fleet.CodeNotFound, "job %q not found", job)
 	}
 	found, err := a.catalogue(v, r, q.namespace, job)
 	if err != nil {
 		return nil, index, err
 	}
 	answer, err := page(r, beginning(q, found, registrationID), registrationKey, same[*fleet.ServiceRegistration])
-	return answer, index, err
+	return answer, max(index, there.CreateIndex), err
 }
 
 // allocServices lists what one allocation offers, reachable or not.
