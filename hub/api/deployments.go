@@ -76,11 +76,7 @@ func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, flee
 		}
 	}
 	answer, err := page(r, of, newestFirst, same[*fleet.Deployment])
-	index := v.TableIndex("deployments")
-	if there {
-		index = max(index, job.CreateIndex)
-	}
-	return answer, index, err
+	return answer, max(v.TableIndex("deployments"), sinceJob(v, job)), err
 }
 
 func (a *API) jobDeployment(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {

@@ -199,6 +199,33 @@ func TestOfAnEarlierJob(t *testing.T) {
 	seen(true, 2, 1)
 }
 
+// TestThePurgeOfALaterJobIsTold has lists show at once again what there is of an earlier job.
+func TestThePurgeOfALaterJobIsTold(t *testing.T) {
+	for _, path := range []string{"/v1/job/j0/allocations", "/v1/job/j0/deployments"} {
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLists(t)
+				l.mustPurge("j0")
+				l.register("j0")
+				w := l.ask("GET", path, "", nil)
+				if w.Body.String() != "[]\n" {
+					t.Fatalf("of the later job: %s", w.Body)
+				}
+				got := make(chan string, 1)
+				go func() {
+					got <- l.ask("GET", path, "", map[string][]string{"index": {w.Header().Get("X-Nomad-Index")}, "wait": {"10s"}}).Body.String()
+				}()
+				synctest.Wait()
+				before := time.Now()
+				l.mustPurge("j0")
+				if list := <-got; list == "[]\n" || time.Since(before) > 0 {
+					t.Errorf("after the purge: %.100s after %s", list, time.Since(before))
+				}
+			})
+		})
+	}
+}
+
 // TestStatusesOfChildren lists what periodic and parameterized jobs made where it is asked for.
 func TestStatusesOfChildren(t *testing.T) {
 	_, _, c := mustServe(t)

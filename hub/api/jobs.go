@@ -120,11 +120,16 @@ func (a *API) jobAllocs(v *state.View, r *http.Request, q query) (any, fleet.Ind
 		}
 	}
 	answer, err := pageAllocs(r, of, allocKey)
-	index := v.TableIndex("allocs")
-	if there {
-		index = max(index, job.CreateIndex)
+	return answer, max(v.TableIndex("allocs"), sinceJob(v, job)), err
+}
+
+// sinceJob is an index since when it is settled whether a list leaves out what there is of an
+// earlier job of the same id.
+func sinceJob(v *state.View, job *fleet.Job) fleet.Index {
+	if job == nil {
+		return v.TableIndex("jobs")
 	}
-	return answer, index, err
+	return job.CreateIndex
 }
 
 func (a *API) jobEvals(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
