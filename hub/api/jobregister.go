@@ -205,11 +205,9 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	purge := false
-	if s := r.URL.Query().Get("purge"); s != "" {
-		if purge, err = strconv.ParseBool(s); err != nil {
-			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter purge: %q is neither true nor false", s)
-		}
+	purge, err := flag(r, "purge", false)
+	if err != nil {
+		return nil, 0, err
 	}
 	without, err := noDelay(r)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strconv"
 
 	"skerry/fleet"
 	"skerry/fleet/logtap"
@@ -43,11 +42,9 @@ func (a *API) listen(r *http.Request) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	asJSON := false
-	if s := p.Get("log_json"); s != "" {
-		if asJSON, err = strconv.ParseBool(s); err != nil {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "read the parameter log_json: %q is neither true nor false", s)
-		}
+	asJSON, err := flag(r, "log_json", false)
+	if err != nil {
+		return nil, err
 	}
 	node, server := p.Get("node_id"), p.Get("server_id")
 	switch {

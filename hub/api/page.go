@@ -60,14 +60,10 @@ func parsePages(r *http.Request) (pages, error) {
 		}
 		out.perPage = int(n)
 	}
-	if s := p.Get("reverse"); s != "" {
-		on, err := strconv.ParseBool(s)
-		if err != nil {
-			return out, fleet.Errorf(fleet.CodeInvalid, "read the parameter reverse: %q is neither true nor false", s)
-		}
-		out.reverse = on
-	}
 	var err error
+	if out.reverse, err = flag(r, "reverse", false); err != nil {
+		return out, err
+	}
 	if out.filter, err = parseFilter(p.Get("filter")); err != nil {
 		return out, err
 	}

@@ -37,12 +37,9 @@ type ServiceStub struct {
 // catalogue lists what is registered for a job, or all for "". What nobody can reach at
 // the moment is there only where the request asks for it.
 func (a *API) catalogue(v *state.View, r *http.Request, ns string, job fleet.JobID) (iter.Seq[*fleet.ServiceRegistration], error) {
-	all := false
-	if s := r.URL.Query().Get("unreachable"); s != "" {
-		var err error
-		if all, err = strconv.ParseBool(s); err != nil {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "read the parameter unreachable: %q is neither true nor false", s)
-		}
+	all, err := flag(r, "unreachable", false)
+	if err != nil {
+		return nil, err
 	}
 	return func(yield func(*fleet.ServiceRegistration) bool) {
 		for s := range v.Services(ns, job, a.cfg.Cluster.Self().Region) {
