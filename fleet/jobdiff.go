@@ -225,7 +225,10 @@ func diffKnown(name, field string, was, is []any) (edited []ObjectDiff, old, upd
 		if field != "" {
 			called = fmt.Sprintf("%s[%v]", name, known(e))
 		}
-		edited = append(edited, ObjectDiff{Type: DiffEdited, Name: called, Fields: diffFields(flatten("", e), flatten("", updated[i]))})
+		// A list that is empty in the one and not there in the other is no difference.
+		if f := diffFields(flatten("", e), flatten("", updated[i])); len(f) > 0 {
+			edited = append(edited, ObjectDiff{Type: DiffEdited, Name: called, Fields: f})
+		}
 		updated = slices.Delete(updated, i, i+1)
 	}
 	return edited, old, updated

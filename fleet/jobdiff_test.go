@@ -98,6 +98,16 @@ func TestDiffJobsOfServicesAndNetworks(t *testing.T) {
 	wantEqual(t, "group", got, []string{`Edited Network DynamicPorts[0].To "0" "80"`, `Edited Service[web] Tags[1] "b" "c"`, "Deleted Service", "Added Service"})
 }
 
+// What is written as an empty list is the same as what is left out.
+func TestDiffJobsOfEmptyLists(t *testing.T) {
+	old, updated := job(), job()
+	old.TaskGroups[0].Services = []fleet.Service{{Name: "web", Provider: "nomad"}}
+	updated.TaskGroups[0].Services = []fleet.Service{{Name: "web", Provider: "nomad", Tags: []string{}}}
+	if d := fleet.DiffJobs(old, updated); d.Type != fleet.DiffNone || len(d.TaskGroups[0].Objects) != 0 {
+		t.Errorf("%s: %+v", d.Type, d.TaskGroups[0])
+	}
+}
+
 func TestDiffJobsEnds(t *testing.T) {
 	same := job()
 	same.Version, same.Stable = 4, true
