@@ -14,28 +14,11 @@ import (
 // that all hubs take it at the same ones.
 const digestEvery = 64
 
-var kinds = map[state.Kind]string{
-	state.KindJobRegister: "job_register", state.KindJobDeregister: "job_deregister", state.KindNodeRegister: "node_register",
-	state.KindSessionOpen: "session_open", state.KindNodeStatus: "node_status", state.KindAllocUpdates: "alloc_updates",
-	state.KindPlan: "plan", state.KindEvals: "evals", state.KindAllocStop: "alloc_stop", state.KindPool: "pool", state.KindPoolDelete: "pool_delete",
-	state.KindNamespaceStore: "namespace", state.KindNamespaceDelete: "namespace_delete",
-	state.KindClusterInit: "cluster_init", state.KindToken: "token", state.KindFence: "fence", state.KindNodeResync: "node_resync",
-	state.KindEvalDelete: "eval_delete", state.KindNodeEligible: "node_eligibility", state.KindCertificate: "certificate",
-	state.KindHub: "hub", state.KindNodeDrain: "node_drain", state.KindDrainStep: "drain_step", state.KindNodePurge: "node_purge",
-	state.KindNodeEvaluate: "node_evaluate", state.KindCollect: "collect", state.KindPeriodicLaunch: "periodic_launch",
-	state.KindJobScale: "job_scale", state.KindJobEvaluate: "job_evaluate", state.KindJobTag: "job_tag",
-	state.KindJobDispatch: "job_dispatch", state.KindDeploymentStatus: "deployment_status",
-	state.KindDeploymentPromote: "deployment_promote", state.KindAllocHealth: "alloc_health",
-	state.KindDeploymentDelete: "deployment_delete", state.KindSchedulerConfig: "scheduler_config",
-	state.KindJobStable: "job_stable", state.KindSnapshotPart: "snapshot_part", state.KindSnapshotRestore: "snapshot_restore",
-	state.KindSnapshotDrop: "snapshot_drop",
-}
-
 // Applied is a command that a hub applied. effects says whether what it did is
 // wanted, too (check.Monitor.Wants).
 func Applied(hub string, a consensus.Applied, effects bool) *check.Applied {
 	seen := &check.Applied{
-		Hub: hub, Index: a.Index, Term: a.Term, Kind: kinds[a.Command.Kind()],
+		Hub: hub, Index: a.Index, Term: a.Term, Kind: a.Command.Kind().String(),
 		Command: state.DigestOf(a.Command), Result: state.DigestOf(a.Result),
 	}
 	if a.Result.Err != nil {
