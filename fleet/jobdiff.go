@@ -186,7 +186,8 @@ func diffTrees(old, updated map[string]any) (fields []FieldDiff, objects []Objec
 		case key == "Meta" || key == "Env":
 			fields = append(fields, diffFields(flatten(key, was), flatten(key, is))...)
 		case listed[key] != "":
-			old, updated := asList(was), asList(is)
+			was, is := asList(was), asList(is)
+			old, updated := without(was, is), without(is, was)
 			if field, ok := knownBy[key]; ok {
 				var edited []ObjectDiff
 				edited, old, updated = diffKnown(listed[key], field, old, updated)
@@ -207,51 +208,63 @@ func asList(v any) []any {
 	return list
 }
 
+// without are the objects of a list that another one does not have. Each is written as text
+// once: lists are as long as a request's body lets them be.
+func without(list, other []any) []any {
+	there := make(map[string]bool, len(other))
+	for _, e := range other {
+		there[canonical(e)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(e any) bool { return there[canonical(e)] })
+}
+
 // diffKnown compares those objects of two lists that are known by the same value of a
-// field, one of each by the other, and returns the rest. What is in both is left out.
+// field, one of each by the other in their order, and returns the rest.
 func diffKnown(name, field string, was, is []any) (edited []ObjectDiff, old, updated []any) {
-	known := func(e any) any { m, _ := e.(map[string]any); return m[field] }
-	updated = slices.DeleteFunc(slices.Clone(is), func(e any) bool { return containsTree(was, e) })
+	known := func(e any) string { m, _ := e.(map[string]any); return scalar(m[field]) }
+	rest := map[string][]any{}
+	for _, e := range is {
+		rest[known(e)] = append(rest[known(e)], e)
+	}
+	paired := map[string]int{}
 	for _, e := range was {
-		if containsTree(is, e) {
-			continue
-		}
-		i := slices.IndexFunc(updated, func(x any) bool { return known(x) == known(e) })
-		if i < 0 {
+		by := known(e)
+		if len(rest[by]) == 0 {
 			old = append(old, e)
 			continue
 		}
 		called := name
 		if field != "" {
-			called = fmt.Sprintf("%s[%v]", name, known(e))
+			called = fmt.Sprintf("%s[%s]", name, by)
 		}
 		// A list that is empty in the one and not there in the other is no difference.
-		if f := diffFields(flatten("", e), flatten("", updated[i])); len(f) > 0 {
+		if f := diffFields(flatten("", e), flatten("", rest[by][0])); len(f) > 0 {
 			edited = append(edited, ObjectDiff{Type: DiffEdited, Name: called, Fields: f})
 		}
-		updated = slices.Delete(updated, i, i+1)
+		rest[by] = rest[by][1:]
+		paired[by]++
+	}
+	for _, e := range is {
+		if by := known(e); paired[by] > 0 {
+			paired[by]--
+			continue
+		}
+		updated = append(updated, e)
 	}
 	return edited, old, updated
 }
 
-// diffLists compares lists of objects as sets: one that changed is deleted and added.
+// diffLists shows the objects that are in one of two lists alone: one that changed is
+// deleted and added.
 func diffLists(name string, was, is []any) []ObjectDiff {
 	var diffs []ObjectDiff
 	for _, e := range was {
-		if !containsTree(is, e) {
-			diffs = append(diffs, ObjectDiff{Type: DiffDeleted, Name: name, Fields: diffFields(flatten("", e), nil)})
-		}
+		diffs = append(diffs, ObjectDiff{Type: DiffDeleted, Name: name, Fields: diffFields(flatten("", e), nil)})
 	}
 	for _, e := range is {
-		if !containsTree(was, e) {
-			diffs = append(diffs, ObjectDiff{Type: DiffAdded, Name: name, Fields: diffFields(nil, flatten("", e))})
-		}
+		diffs = append(diffs, ObjectDiff{Type: DiffAdded, Name: name, Fields: diffFields(nil, flatten("", e))})
 	}
 	return diffs
-}
-
-func containsTree(list []any, e any) bool {
-	return slices.ContainsFunc(list, func(x any) bool { return canonical(x) == canonical(e) })
 }
 
 func diffFields(old, updated map[string]string) []FieldDiff {

@@ -108,6 +108,30 @@ func TestDiffJobsOfEmptyLists(t *testing.T) {
 	}
 }
 
+// The work of a comparison grows as the lists do, and not as their squares: a request's body has
+// room for tens of thousands of services and constraints.
+func TestDiffJobsOfLongLists(t *testing.T) {
+	work := func(n int) float64 {
+		old, updated := job(), job()
+		for i := range n {
+			service := fleet.Service{Name: fmt.Sprint("s", i), Provider: "nomad"}
+			old.TaskGroups[0].Services = append(old.TaskGroups[0].Services, service)
+			service.PortLabel = "http"
+			updated.TaskGroups[0].Services = append(updated.TaskGroups[0].Services, service)
+			old.Constraints = append(old.Constraints, fleet.Constraint{LTarget: "a", Operand: "=", RTarget: fmt.Sprint(i)})
+			updated.Constraints = append(updated.Constraints, fleet.Constraint{LTarget: "b", Operand: "=", RTarget: fmt.Sprint(i)})
+		}
+		return testing.AllocsPerRun(1, func() {
+			if d := fleet.DiffJobs(old, updated); len(d.Objects) != 2*n || len(d.TaskGroups[0].Objects) != n {
+				t.Fatalf("of %d: %d constraints and %d services differ", n, len(d.Objects), len(d.TaskGroups[0].Objects))
+			}
+		})
+	}
+	if short, long := work(50), work(200); long > 5*short {
+		t.Errorf("%.0f allocations for 50 of a kind, %.0f for 200", short, long)
+	}
+}
+
 func TestDiffJobsEnds(t *testing.T) {
 	same := job()
 	same.Version, same.Stable = 4, true
