@@ -72,8 +72,8 @@ type JobStatusDeployment struct {
 // first.
 func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 	var req statusesRequest
-	if r.Method != http.MethodGet && r.ContentLength != 0 {
-		if err := body(r, &req); err != nil {
+	if r.Method != http.MethodGet {
+		if err := optionalBody(r, &req); err != nil {
 			a.fail(w, err)
 			return
 		}

@@ -143,10 +143,8 @@ func (a *API) evaluateJob(r *http.Request) (any, fleet.Index, error) {
 		JobID       fleet.JobID
 		EvalOptions struct{ ForceReschedule bool }
 	}
-	if r.ContentLength != 0 {
-		if err := body(r, &req); err != nil {
-			return nil, 0, err
-		}
+	if err := optionalBody(r, &req); err != nil {
+		return nil, 0, err
 	}
 	job, err := a.namedJob(r)
 	if err != nil {

@@ -26,10 +26,8 @@ func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
 		TaskName string
 		AllTasks bool
 	}
-	if r.ContentLength != 0 { // without a body: all that runs
-		if err := body(r, &req); err != nil {
-			return nil, 0, err
-		}
+	if err := optionalBody(r, &req); err != nil { // without one: all that runs
+		return nil, 0, err
 	}
 	if req.AllTasks && req.TaskName != "" {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "restart an allocation: both TaskName and AllTasks are given").

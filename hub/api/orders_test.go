@@ -113,3 +113,27 @@ func TestBadOrders(t *testing.T) {
 		}
 	}
 }
+
+// TestNoBodyInChunks sends no body, but in chunks, to what needs none: its length is not
+// known before it is read.
+func TestNoBodyInChunks(t *testing.T) {
+	h, srv, c := mustServe(t)
+	h.files = func(syncproto.Request) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
+	mustJobs(t, c, 1)
+	id := mustPlace(t, h, "j00")
+	for _, path := range []string{"/v1/client/allocation/" + string(id) + "/restart", "/v1/job/j00/evaluate", "/v1/jobs/statuses"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, srv.URL+path, io.MultiReader())
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || req.ContentLength > 0 {
+			t.Errorf("PUT %s: %d %s, %v", path, resp.StatusCode, said, err)
+		}
+	}
+}

@@ -147,24 +147,39 @@ func (a *API) apply(ctx context.Context, c state.Command) (state.Result, error) 
 
 // body decodes a request's JSON body into v.
 func body(r *http.Request, v any) error {
+	empty, err := readBody(r, v)
+	if empty {
+		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is empty")
+	}
+	return err
+}
+
+// optionalBody is body where there need be none. A client that sends in chunks does not say
+// before that there is none.
+func optionalBody(r *http.Request, v any) error {
+	_, err := readBody(r, v)
+	return err
+}
+
+func readBody(r *http.Request, v any) (empty bool, err error) {
 	b, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
 	if err != nil {
-		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
+		return false, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
 	}
 	if len(b) > MaxBody {
-		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is larger than %d MiB", MaxBody>>20)
+		return false, fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is larger than %d MiB", MaxBody>>20)
 	}
 	if len(b) == 0 {
-		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is empty")
+		return true, nil
 	}
 	if err := json.Unmarshal(b, v); err != nil {
 		var e *fleet.Error
 		if errors.As(err, &e) {
-			return e
+			return false, e
 		}
-		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: %s", notJSON(err))
+		return false, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %s", notJSON(err))
 	}
-	return nil
+	return false, nil
 }
 
 // notJSON says what is wrong with a body, in JSON's words and not in those of Go.
