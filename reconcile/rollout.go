@@ -113,6 +113,9 @@ func (r *rollout) count(m *member) {
 	if !m.unproven() || m.loses || system && m.kind == migrating { // what takes its place, if anything does, takes a turn
 		return
 	}
+	if n := r.d.in.Nodes[m.a.NodeID]; system && m.kind == failed && n != nil && n.Status == fleet.NodeReady && !n.Schedulable() {
+		return // nothing is started there: who took its node out of service knows that
+	}
 	r.sites.count(m, r.site(m))
 	switch {
 	case dep == nil, m.a.DeploymentID != dep.ID:
