@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -40,34 +41,56 @@ func TestScripts(t *testing.T) {
 		t.Log("disks that are full or read-only are not tried here: that needs root on Linux; " +
 			"their effect on a journal is tested in edge/journal and edge/allocs by steps that fail")
 	}
-	testscript.Run(t, testscript.Params{
-		Dir:      "testdata/script",
-		Deadline: time.Now().Add(scriptsBound), // a daemon that should not have started ends with it
-		Cmds:     cmds,
-		Condition: func(name string) (bool, error) {
-			if name != "mounts" {
-				return false, fmt.Errorf("unknown condition %q", name)
-			}
-			return mounts, nil
-		},
-		Setup: func(env *testscript.Env) error {
-			tb := env.T().(testing.TB)
-			tb.Cleanup(func() { mustLeaveNothing(tb, env.WorkDir, leftoverBound) }) // after its daemons have ended
-			env.Setenv("TZ", "UTC")
-			for _, name := range []string{"HTTP", "QUIC", "GOSSIP"} {
-				port, err := freePort()
-				if err != nil {
-					return err
-				}
-				env.Setenv(name, fmt.Sprint(port))
-			}
-			return nil
-		},
-	})
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("found %d scripts, %v", len(scripts), err)
+	}
+	for _, script := range scripts {
+		t.Run(strings.TrimSuffix(filepath.Base(script), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			testscript.RunT(scriptT{t}, testscript.Params{
+				Files:    []string{script},
+				Deadline: time.Now().Add(scriptBound), // a daemon that should not have started ends with it
+				Cmds:     cmds,
+				Condition: func(name string) (bool, error) {
+					if name != "mounts" {
+						return false, fmt.Errorf("unknown condition %q", name)
+					}
+					return mounts, nil
+				},
+				Setup: setUp,
+			})
+		})
+	}
 }
 
-// scriptsBound is how long all scripts may take.
-const scriptsBound = 4 * time.Minute
+// scriptT has a script run as soon as it is started: its time is running. That scripts
+// run beside each other is TestScripts' doing.
+type scriptT struct{ *testing.T }
+
+func (t scriptT) Parallel()     {}
+func (t scriptT) Verbose() bool { return testing.Verbose() }
+func (t scriptT) Run(name string, script func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) { script(scriptT{t}) })
+}
+
+// setUp gives a script ports of its own, and sees to it that it leaves no process.
+func setUp(env *testscript.Env) error {
+	tb := env.T().(testing.TB)
+	tb.Cleanup(func() { mustLeaveNothing(tb, env.WorkDir, leftoverBound) }) // after its daemons have ended
+	env.Setenv("TZ", "UTC")
+	for _, name := range []string{"HTTP", "QUIC", "GOSSIP"} {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		env.Setenv(name, fmt.Sprint(port))
+	}
+	return nil
+}
+
+// scriptBound is how long a script may take.
+const scriptBound = 4 * time.Minute
 
 // leftoverBound is how long a script's last processes may take to end.
 const leftoverBound = 10 * time.Second
