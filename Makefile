@@ -20,7 +20,7 @@ build: ## the three programs, static, into bin/
 test: ## everything, with the race detector, in random order; most tests wait, so one package more than cores
 	go test $(RACE) -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m ./...
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
-	go test -run 'TestFourHundredDays' ./chaos/virtual # with the race detector it plays 10 of them
+	go test -run 'TestFourHundredDays|TestRolloutOverAnAbsentFleet' ./chaos/virtual # with the race detector: 10 days, 20 edges
 	$(MAKE) prometheus
 
 prometheus: build ## Prometheus finds and scrapes what runs on a fleet; a module of its own
