@@ -200,7 +200,14 @@ func (p Picture) cutoff() time.Time {
 	for name, s := range p.Deployment.TaskGroups {
 		waits := s.DesiredCanaries > 0 && !s.Promoted && canaries[name] >= s.DesiredCanaries
 		by := p.deadline(name, s)
-		if by.IsZero() || waits || healthy[name] >= s.DesiredTotal && !p.sick(name) && !(p.everywhere() && p.unsettled(name, p.Whole())) {
+		if by.IsZero() || waits {
+			continue
+		}
+		done := healthy[name] >= s.DesiredTotal && !p.sick(name)
+		if done && p.everywhere() {
+			_, done = p.settled(name, p.Whole())
+		}
+		if done {
 			continue
 		}
 		if first.IsZero() || by.Before(first) {
@@ -217,8 +224,12 @@ func (p Picture) stuck() bool {
 	for name, s := range p.Deployment.TaskGroups {
 		by := p.deadline(name, s)
 		over := !by.IsZero() && !p.Now.Before(by)
-		left := p.settled(name, whole) < s.DesiredTotal || p.everywhere() && p.unsettled(name, whole)
-		if over && (left && !p.canariesAway(name, s) || p.sick(name)) && !p.Waits(name) {
+		if !over {
+			continue
+		}
+		n, all := p.settled(name, whole)
+		left := n < s.DesiredTotal || p.everywhere() && !all
+		if (left && !p.canariesAway(name, s) || p.sick(name)) && !p.Waits(name) {
 			return true
 		}
 	}
@@ -240,31 +251,9 @@ func (p Picture) everywhere() bool { return p.Job.Type == fleet.JobTypeSystem }
 
 // settled counts the names, or the nodes, of a group that are healthy or deferred:
 // away, held back for a site of which as much is away in the middle of it as may be out
-// of service, or waiting for a window to open.
-func (p Picture) settled(group string, whole []*fleet.Alloc) int {
-	n := 0
-	for _, done := range p.posts(group, whole) {
-		if done {
-			n++
-		}
-	}
-	return n
-}
-
-// unsettled reports whether a group has something that is not settled. Nodes that came
-// after the deployment began may have as many that are healthy as it was to have.
-func (p Picture) unsettled(group string, whole []*fleet.Alloc) bool {
-	for _, done := range p.posts(group, whole) {
-		if !done {
-			return true
-		}
-	}
-	return false
-}
-
-// posts are the names, or the nodes, at which a group has something, and whether that is
-// settled.
-func (p Picture) posts(group string, whole []*fleet.Alloc) map[string]bool {
+// of service, or waiting for a window to open. all: the group has nothing else. Of a system
+// job nodes that came later may make up the number.
+func (p Picture) settled(group string, whole []*fleet.Alloc) (n int, all bool) {
 	full, held := p.fullSites(group, whole), p.heldBack(group, whole)
 	posts := map[string]bool{}
 	for _, a := range whole {
@@ -284,7 +273,12 @@ func (p Picture) posts(group string, whole []*fleet.Alloc) map[string]bool {
 			posts[key] = false // it is there, or is to come again
 		}
 	}
-	return posts
+	for _, done := range posts {
+		if done {
+			n++
+		}
+	}
+	return n, n == len(posts)
 }
 
 // fullSites are the sites at which nothing of a group may be started anew before an
