@@ -108,6 +108,12 @@ func (d *decision) system() bool {
 	return d.in.Job != nil && fleet.RunsEverywhere(d.in.Job.Type)
 }
 
+// ofNewest reports whether an allocation was placed for the job's newest version, and not
+// for one of that number of an earlier job.
+func (d *decision) ofNewest(a *fleet.Alloc) bool {
+	return a.JobVersion == d.in.Job.Version && a.Job != nil && a.Job.CreateIndex == d.in.Job.CreateIndex
+}
+
 func (d *decision) poolDefault(n *fleet.Node) string {
 	if n == nil {
 		return fleet.DisconnectKeep

@@ -35,9 +35,8 @@ func (r *rollout) progress(m *member) {
 // had brought it up: that is none of what this one, which was begun for an edge that came
 // back, is to bring about. Its reschedule policy decides what comes of it.
 func (r *rollout) past(m *member) bool {
-	dep, job := r.d.deployment, r.d.in.Job
-	return dep != nil && m.kind == failed && m.a.DeploymentID != dep.ID &&
-		m.a.JobVersion == job.Version && m.a.Job != nil && m.a.Job.CreateIndex == job.CreateIndex
+	dep := r.d.deployment
+	return dep != nil && m.kind == failed && m.a.DeploymentID != dep.ID && r.d.ofNewest(m.a)
 }
 
 // done reports whether the group is where the deployment wants it, as far as

@@ -83,7 +83,7 @@ func (d *decision) newRollout(g *fleet.TaskGroup, members []*member) *rollout {
 		r.state = d.deployment.TaskGroups[g.Name]
 	}
 	for _, m := range members {
-		if m.a.JobVersion == d.in.Job.Version && m.a.Job != nil && m.a.Job.CreateIndex == d.in.Job.CreateIndex {
+		if d.ofNewest(m.a) {
 			r.fresh = false
 		}
 		r.count(m)
@@ -106,7 +106,7 @@ func (r *rollout) count(m *member) {
 		r.see(m)
 	}
 	dep := r.d.deployment
-	system := r.d.wanted != nil
+	system := r.d.system()
 	if (dep == nil || m.a.DeploymentID != dep.ID) && m.kind == present && m.unproven() && !m.loses && !r.d.outdated(m.a) {
 		r.left = max(r.left-1, 0) // it starts, on behalf of an earlier version that was the same for it, or is to be judged anew
 	}
