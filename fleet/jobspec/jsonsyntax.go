@@ -106,13 +106,20 @@ func (p *parser) jsonType(it item, name string, expr hcl.Expression) hclsyntax.E
 	if v.IsNull() || v.Type() != cty.String {
 		return nil
 	}
-	at := expr.Range()
-	src, from := []byte(v.AsString()), hcl.Pos{Line: at.Start.Line, Column: at.Start.Column + 1, Byte: at.Start.Byte + 1}
-	tokens, _ := hclsyntax.LexExpression(src, at.Filename, from)
+	return p.jsonText(v.AsString(), expr.Range(), hclsyntax.LexExpression, hclsyntax.ParseExpression)
+}
+
+// jsonText reads what is written in a text of HCL's JSON syntax; nil where that is wrong.
+func (p *parser) jsonText(text string, at hcl.Range,
+	lex func([]byte, string, hcl.Pos) (hclsyntax.Tokens, hcl.Diagnostics),
+	parse func([]byte, string, hcl.Pos) (hclsyntax.Expression, hcl.Diagnostics),
+) hclsyntax.Expression {
+	src, from := []byte(text), hcl.Pos{Line: at.Start.Line, Column: at.Start.Column + 1, Byte: at.Start.Byte + 1}
+	tokens, _ := lex(src, at.Filename, from)
 	if !p.boundedTokens(tokens) {
 		return nil
 	}
-	written, diags := hclsyntax.ParseExpression(src, at.Filename, from)
+	written, diags := parse(src, at.Filename, from)
 	if p.hcl(diags) {
 		return nil
 	}
@@ -143,13 +150,8 @@ func (p *parser) jsonNative(expr hcl.Expression) hclsyntax.Expression {
 	if v.IsNull() || v.Type() != cty.String || !strings.Contains(v.AsString(), "{") {
 		return literal
 	}
-	src, from := []byte(v.AsString()), hcl.Pos{Line: at.Start.Line, Column: at.Start.Column + 1, Byte: at.Start.Byte + 1}
-	tokens, _ := hclsyntax.LexTemplate(src, at.Filename, from)
-	if !p.boundedTokens(tokens) {
-		return literal
-	}
-	template, diags := hclsyntax.ParseTemplate(src, at.Filename, from)
-	if p.hcl(diags) {
+	template := p.jsonText(v.AsString(), at, hclsyntax.LexTemplate, hclsyntax.ParseTemplate)
+	if template == nil {
 		return literal
 	}
 	p.meter.measure(template)
