@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // HistorySide says who wrote a HistoryEntry.
 type HistorySide string
@@ -52,10 +55,11 @@ func Timeline(entries []HistoryEntry) []HistoryEntry {
 			hub = append(hub, e)
 		}
 	}
-	late := lateRows(edge, hub)
+	returns := returnIndexes(hub)
+	late := lateRows(edge, returns)
 	out := make([]HistoryEntry, 0, len(entries))
 	for len(edge) > 0 && len(hub) > 0 {
-		if edgeFirst(edge[0], late[0], hub) {
+		if edgeFirst(edge[0], late[0], hub[0], returns) {
 			out, edge, late = append(out, edge[0]), edge[1:], late[1:]
 		} else {
 			out, hub = append(out, hub[0]), hub[1:]
@@ -64,15 +68,27 @@ func Timeline(entries []HistoryEntry) []HistoryEntry {
 	return append(append(out, edge...), hub...)
 }
 
+// returnIndexes lists the indexes at which the node was back, in ascending order.
+func returnIndexes(hub []HistoryEntry) []Index {
+	var returns []Index
+	for _, h := range hub {
+		if h.Event == EventNodeReconnected {
+			returns = append(returns, h.Index)
+		}
+	}
+	slices.Sort(returns)
+	return returns
+}
+
 // lateRows says which rows the cluster heard of only in the session after a partition:
 // those from the partition, and what came in with them and stands before them in the
 // journal.
-func lateRows(edge, hub []HistoryEntry) []bool {
+func lateRows(edge []HistoryEntry, returns []Index) []bool {
 	late := make([]bool, len(edge))
 	for i := len(edge) - 1; i >= 0; i-- {
 		late[i] = edge[i].Offline
 		if i+1 < len(edge) && late[i+1] {
-			back := lastReturn(hub, edge[i+1].Index)
+			back := lastReturn(returns, edge[i+1].Index)
 			late[i] = late[i] || back > 0 && edge[i].Index > back
 		}
 	}
@@ -80,28 +96,25 @@ func lateRows(edge, hub []HistoryEntry) []bool {
 }
 
 // lastReturn is the index at which the node was last back before another one; 0: never.
-func lastReturn(hub []HistoryEntry, before Index) Index {
-	var last Index
-	for _, h := range hub {
-		if h.Event == EventNodeReconnected && h.Index < before {
-			last = h.Index
-		}
+func lastReturn(returns []Index, before Index) Index {
+	if i, _ := slices.BinarySearch(returns, before); i > 0 {
+		return returns[i-1]
 	}
-	return last
+	return 0
 }
 
 // edgeFirst reports whether a row stands before the next of the hub's entries.
-func edgeFirst(row HistoryEntry, late bool, hub []HistoryEntry) bool {
-	if row.Index <= hub[0].Index {
+func edgeFirst(row HistoryEntry, late bool, hub HistoryEntry, returns []Index) bool {
+	if row.Index <= hub.Index {
 		return true
 	}
 	if !late {
 		return false
 	}
-	if hub[0].Event == EventNodeReconnected {
-		return lastReturn(hub[1:], row.Index) == 0
+	if hub.Event == EventNodeReconnected {
+		return lastReturn(returns, row.Index) <= hub.Index
 	}
-	return row.Time.Before(hub[0].Time)
+	return row.Time.Before(hub.Time)
 }
 
 // Apart says, for each entry of a Timeline, whether it happened while the link was
