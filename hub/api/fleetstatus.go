@@ -46,6 +46,7 @@ type NodeLine struct {
 	Name              string
 	Datacenter        string
 	Site              string
+	NodePool          string
 	Status            fleet.NodeStatus
 	StatusDescription string
 	Hub               fleet.HubID
@@ -60,8 +61,9 @@ type NodeLine struct {
 type WaitingLine struct {
 	Kind string // "evaluation", "allocation" or "node"
 	ID   string
-	Of   string // the job
-	For  string // what it waits for
+	Of   string     // the job
+	For  string     // what it waits for
+	At   *time.Time `json:",omitempty"` // when it goes on by itself; nil: not by time
 }
 
 func (a *API) fleetStatus(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
@@ -73,8 +75,19 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, q query) (any, fleet.I
 	if err != nil {
 		a.cfg.Log.Debug("last contacts are not known", "error", err)
 	}
+	p, err := parsePages(r)
+	if err != nil {
+		return nil, 0, err
+	}
 	sites := map[string]*SiteStatus{}
+	listed := map[fleet.NodeID]bool{}
 	for n := range v.Nodes("") {
+		if ok, err := p.passes(n); err != nil {
+			return nil, 0, err
+		} else if !ok {
+			continue
+		}
+		listed[n.ID] = true
 		line := nodeLine(v, n)
 		if at, ok := contact[n.ID]; ok {
 			line.LastContact = &at
@@ -96,7 +109,7 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, q query) (any, fleet.I
 	}
 	slices.SortFunc(s.Sites, func(x, y SiteStatus) int { return strings.Compare(x.Site, y.Site) })
 	slices.SortFunc(s.Nodes, func(x, y NodeLine) int { return strings.Compare(x.Name+string(x.ID), y.Name+string(y.ID)) })
-	s.Waiting = waiting(v)
+	s.Waiting = waiting(v, listed)
 	return s, v.Index(), nil
 }
 
@@ -114,7 +127,7 @@ func (a *API) hubLines(v *state.View, leader fleet.HubID) []HubStatus {
 
 func nodeLine(v *state.View, n *fleet.Node) NodeLine {
 	line := NodeLine{
-		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Site: n.AtSite(), Status: n.Status, StatusDescription: n.StatusDescription,
+		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Site: n.AtSite(), NodePool: n.NodePool, Status: n.Status, StatusDescription: n.StatusDescription,
 		Hub: n.Hub, Allocs: map[string]int{}, Fenced: n.Fenced, Orphans: n.Orphans,
 	}
 	if n.DisconnectedAt != 0 {
@@ -129,29 +142,40 @@ func nodeLine(v *state.View, n *fleet.Node) NodeLine {
 	return line
 }
 
-// waiting lists what cannot go on, and for whom it waits.
-func waiting(v *state.View) []WaitingLine {
+// waiting lists the evaluations that cannot go on, and the listed nodes and their allocations
+// that wait for a node.
+func waiting(v *state.View, listed map[fleet.NodeID]bool) []WaitingLine {
 	lines := []WaitingLine{}
 	for e := range v.Evals("*", "") {
+		line := WaitingLine{Kind: "evaluation", ID: string(e.ID), Of: string(e.JobID)}
 		switch {
 		case e.Status == fleet.EvalBlocked:
-			lines = append(lines, WaitingLine{"evaluation", string(e.ID), string(e.JobID), "capacity: " + e.StatusDescription})
+			line.For = "capacity: " + e.StatusDescription
 		case e.Status == fleet.EvalPending && !e.WaitUntil.IsZero():
-			lines = append(lines, WaitingLine{"evaluation", string(e.ID), string(e.JobID),
-				e.TriggeredBy + " at " + e.WaitUntil.UTC().Format(time.RFC3339)})
+			line.For, line.At = "its time ("+e.TriggeredBy+")", &e.WaitUntil
+		default:
+			continue
 		}
+		lines = append(lines, line)
 	}
 	for al := range v.Allocs("*", "") {
-		if al.ClientStatus == fleet.ClientUnknown && !al.ServerTerminal() {
-			lines = append(lines, WaitingLine{"allocation", string(al.ID), string(al.JobID), "node " + al.NodeName + " to come back"})
+		if !listed[al.NodeID] {
+			continue
 		}
-		if al.ServerTerminal() && !al.ClientTerminal() {
-			lines = append(lines, WaitingLine{"allocation", string(al.ID), string(al.JobID), "node " + al.NodeName + " to stop it"})
+		line := WaitingLine{Kind: "allocation", ID: string(al.ID), Of: string(al.JobID)}
+		switch {
+		case al.ClientStatus == fleet.ClientUnknown && !al.ServerTerminal():
+			line.For = "node " + al.NodeName + " to come back"
+		case al.ServerTerminal() && !al.ClientTerminal():
+			line.For = "node " + al.NodeName + " to stop it"
+		default:
+			continue
 		}
+		lines = append(lines, line)
 	}
 	for n := range v.Nodes("") {
-		if n.Status == fleet.NodeInitializing {
-			lines = append(lines, WaitingLine{"node", string(n.ID), "", n.StatusDescription})
+		if n.Status == fleet.NodeInitializing && listed[n.ID] {
+			lines = append(lines, WaitingLine{Kind: "node", ID: string(n.ID), For: n.StatusDescription})
 		}
 	}
 	return lines

@@ -129,14 +129,6 @@ func (a *API) nodeAllocs(v *state.View, r *http.Request, q query) (any, fleet.In
 	return answer, newest, err
 }
 
-func (a *API) nodeHistory(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
-	n, err := needNode(v, r)
-	if err != nil {
-		return nil, v.TableIndex("nodes"), err
-	}
-	return v.NodeHistory(n.ID), max(n.ModifyIndex, 1), nil
-}
-
 func (a *API) listPools(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	name := func(p *fleet.Pool) string { return p.Name }
 	answer, err := page(r, beginning(q, v.Pools(), name), name, same[*fleet.Pool])
