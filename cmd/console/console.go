@@ -18,10 +18,12 @@ import (
 	"skerry/fleet"
 )
 
-// Table is rows under headings, aligned when it is written.
+// Table is rows under headings, aligned when it is written. Limit bounds how many rows are
+// written; the last line says how many more there are. 0 is no bound.
 type Table struct {
 	Heads []string
 	Rows  [][]string
+	Limit int
 }
 
 // Add adds a row; what is not text is written as fmt does.
@@ -54,11 +56,18 @@ func (t *Table) Write(w io.Writer) error {
 	if len(t.Heads) > 0 {
 		fmt.Fprintln(tw, strings.Join(t.Heads, "\t"))
 	}
-	for _, row := range t.Rows {
+	rows, hidden := t.Rows, 0
+	if t.Limit > 0 && len(rows) > t.Limit {
+		rows, hidden = rows[:t.Limit], len(rows)-t.Limit
+	}
+	for _, row := range rows {
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
+	}
+	if hidden > 0 {
+		fmt.Fprintf(&text, "… and %d more\n", hidden)
 	}
 	for line := range strings.Lines(text.String()) {
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
@@ -85,6 +94,9 @@ func IsTerminal(w io.Writer) (columns, rows int, ok bool) {
 	columns, rows, err := term.GetSize(int(f.Fd()))
 	return columns, rows, err == nil
 }
+
+// LocalTime writes a time as a clock on the wall here shows it.
+func LocalTime(at time.Time) string { return at.Local().Format(time.DateTime) }
 
 // Ago says how long ago something was, "never" for the zero time.
 func Ago(now, at time.Time) string {

@@ -75,7 +75,7 @@ func writeAlloc(w io.Writer, a fleet.Alloc) error {
 		t.Add("Follow-up", "evaluation "+shown(a.FollowupEvalID))
 	}
 	for _, s := range a.AllocStates {
-		t.Add("Concluded", fmt.Sprintf("%s at %s", s.Value, s.Time.Local().Format(time.DateTime)))
+		t.Add("Concluded", fmt.Sprintf("%s at %s", s.Value, console.LocalTime(s.Time)))
 	}
 	if err := t.Write(w); err != nil {
 		return err
@@ -104,12 +104,12 @@ func writeTask(w io.Writer, name string, s fleet.TaskState) error {
 		state += ", " + console.Count(int(s.Restarts), "restart")
 	}
 	if s.StartedAt != nil && !s.StartedAt.IsZero() {
-		state += ", started " + s.StartedAt.Local().Format(time.DateTime)
+		state += ", started " + console.LocalTime(*s.StartedAt)
 	}
 	fmt.Fprintf(w, "\nTask %q: %s\n", name, state)
 	events := console.Table{Heads: []string{"TIME (EDGE)", "EVENT", ""}}
 	for _, e := range s.Events {
-		events.Add(console.Nano(e.Time).Format(time.DateTime), e.Type, e.DisplayMessage)
+		events.Add(console.LocalTime(console.Nano(e.Time)), e.Type, e.DisplayMessage)
 	}
 	return events.Write(w)
 }
@@ -221,7 +221,7 @@ func writeEval(w io.Writer, e fleet.Evaluation) error {
 	t.Add("Priority", e.Priority)
 	t.Add("Made", console.Ago(time.Now(), console.Nano(e.CreateTime)))
 	if !e.WaitUntil.IsZero() {
-		t.Add("Not before", e.WaitUntil.Local().Format(time.DateTime))
+		t.Add("Not before", console.LocalTime(e.WaitUntil))
 	}
 	for _, link := range []struct {
 		name string

@@ -119,7 +119,7 @@ func (o *operator) writeFiles(w io.Writer, list []api.FileInfo) error {
 		if f.IsDir {
 			name += "/"
 		}
-		t.Add(f.FileMode, f.Size, f.ModTime.Local().Format("2006-01-02 15:04:05"), name)
+		t.Add(f.FileMode, f.Size, console.LocalTime(f.ModTime), name)
 	}
 	if err := t.Write(w); err != nil {
 		return fmt.Errorf("write the list: %w", err)

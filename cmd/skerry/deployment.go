@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -180,7 +179,7 @@ func windowLine(w api.WindowProgress) string {
 	if w.Opens == nil {
 		return fmt.Sprintf("%d of those that wait are deferred by their windows, none of which opens again", w.Deferred)
 	}
-	return fmt.Sprintf("%d of those that wait are deferred by their windows, the next of which opens at %s", w.Deferred, w.Opens.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%d of those that wait are deferred by their windows, the next of which opens at %s", w.Deferred, console.LocalTime(*w.Opens))
 }
 
 // promotion says what is promoted.

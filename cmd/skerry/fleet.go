@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -21,47 +22,59 @@ func fleetCommand(o *operator) *cobra.Command {
 	c := &cobra.Command{Use: "fleet", Short: "Show the whole fleet", SuggestFor: []string{"server", "agent-info"}}
 	var watch bool
 	var every time.Duration
+	show := fleetShown{limit: fleetRows}
 	status := &cobra.Command{
-		Use: "status", Short: "Show hubs, edges, allocations, and what waits for whom", Args: cobra.NoArgs,
+		Use: "status", Short: "Show hubs, nodes, allocations, and what waits for whom", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.client()
 			if err != nil {
 				return err
 			}
 			if watch {
-				return o.watchFleet(cmd.Context(), hub, cmd.OutOrStdout(), every)
+				return o.watchFleet(cmd.Context(), hub, cmd.OutOrStdout(), every, show)
 			}
-			return o.fleetOnce(cmd.Context(), hub, cmd.OutOrStdout())
+			return o.fleetOnce(cmd.Context(), hub, cmd.OutOrStdout(), show)
 		},
 	}
+	show.nodes.addFlags(status)
+	status.Flags().IntVar(&show.limit, "limit", fleetRows, "rows shown of each table, nodes that are not ready first; 0 shows all")
 	status.Flags().BoolVarP(&watch, "watch", "w", false, "show it again and again")
 	status.Flags().DurationVar(&every, "every", 2*time.Second, "how often, with --watch")
 	c.AddCommand(status)
 	return c
 }
 
-func (o *operator) fleetOnce(ctx context.Context, hub *client.Client, w io.Writer) error {
-	s, err := readFleet(ctx, hub)
+// fleetRows is how many rows of each table fit on a page, unless --limit says otherwise.
+const fleetRows = 20
+
+// fleetShown says which nodes fleet status shows, and how many rows of each table.
+type fleetShown struct {
+	nodes nodeChoice
+	limit int
+}
+
+func (o *operator) fleetOnce(ctx context.Context, hub *client.Client, w io.Writer, show fleetShown) error {
+	s, err := readFleet(ctx, hub, show.nodes.filter())
 	if err != nil {
 		return err
 	}
 	if o.json {
 		return console.JSON(w, s)
 	}
-	return writeFleet(w, s)
+	return writeFleet(w, s, show.limit)
 }
 
 // readFleet asks this hub alone, so that there is an answer also where there is no
 // leader.
-func readFleet(ctx context.Context, hub *client.Client) (api.FleetStatus, error) {
+func readFleet(ctx context.Context, hub *client.Client, filter string) (api.FleetStatus, error) {
 	var s api.FleetStatus
-	_, err := hub.Read(ctx, "/v1/fleet/status?stale", nil, &s)
+	_, err := hub.Read(ctx, "/v1/fleet/status?stale", url.Values{"filter": {filter}}, &s)
 	return s, err
 }
 
 // watchFleet shows the fleet until ctx ends. A hub that does not answer for a while is
 // no reason to stop: that is when one wants to watch.
-func (o *operator) watchFleet(ctx context.Context, hub *client.Client, w io.Writer, every time.Duration) error {
+func (o *operator) watchFleet(ctx context.Context, hub *client.Client, w io.Writer, every time.Duration, show fleetShown) error {
 	if every < 100*time.Millisecond {
 		return fleet.Errorf(fleet.CodeInvalid, "every %s is too often: at least 100ms", every)
 	}
@@ -72,7 +85,7 @@ func (o *operator) watchFleet(ctx context.Context, hub *client.Client, w io.Writ
 		if terminal && !o.json {
 			fmt.Fprint(w, "\x1b[H\x1b[2J")
 		}
-		if err := o.fleetOnce(ctx, hub, w); err != nil && ctx.Err() == nil {
+		if err := o.fleetOnce(ctx, hub, w, show); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(w, err)
 		}
 		select {
@@ -86,12 +99,12 @@ func (o *operator) watchFleet(ctx context.Context, hub *client.Client, w io.Writ
 	}
 }
 
-func writeFleet(w io.Writer, s api.FleetStatus) error {
+func writeFleet(w io.Writer, s api.FleetStatus, limit int) error {
 	leader := "no leader is known: an election, or most hubs are out of reach"
 	if s.Leader != "" {
 		leader = "leader " + string(s.Leader)
 	}
-	fmt.Fprintf(w, "Region %s, %s, term %d, index %d, %s\n\n", s.Region, leader, s.Term, s.Index, s.Time.Format(time.DateTime))
+	fmt.Fprintf(w, "Region %s, %s, term %d, index %d, %s\n\n", s.Region, leader, s.Term, s.Index, console.LocalTime(s.Time))
 	hubs := console.Table{Heads: []string{"HUB", "STATUS", "QUIC", "HTTP", ""}}
 	for _, h := range s.Hubs {
 		status, mark := h.Status, ""
@@ -108,49 +121,82 @@ func writeFleet(w io.Writer, s api.FleetStatus) error {
 	}
 	fmt.Fprintln(w)
 	if len(s.Nodes) == 0 {
-		_, err := fmt.Fprintln(w, "No edge has joined yet.")
+		_, err := fmt.Fprintln(w, "There are no such nodes.")
 		return err
 	}
-	sites := console.Table{Heads: []string{"SITE", "EDGES", "ALLOCATIONS"}}
-	for _, site := range s.Sites {
-		sites.Add(site.Site, nodeCounts(site.Nodes), allocCounts(site.Allocs))
+	total := map[fleet.NodeStatus]int{}
+	for _, n := range s.Nodes {
+		total[n.Status]++
 	}
-	if err := sites.Write(w); err != nil {
+	fmt.Fprintf(w, "%s: %s; allocations: %s\n\n", console.Count(len(s.Nodes), "node"), nodeCounts(total), allocCounts(s.Allocs))
+	if err := writeSites(w, s.Sites, limit); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
-	if err := writeNodes(w, s); err != nil {
+	if err := writeNodes(w, s, limit); err != nil {
 		return err
 	}
-	return writeWaiting(w, s.Waiting)
+	return writeWaiting(w, s.Waiting, limit)
 }
 
-func writeNodes(w io.Writer, s api.FleetStatus) error {
-	nodes := console.Table{Heads: []string{"EDGE", "ID", "SITE", "STATUS", "LAST CONTACT", "HUB", "ALLOCATIONS"}}
-	var notes []string
-	for _, n := range s.Nodes {
+// writeSites shows sites, those with a node that is not ready first.
+func writeSites(w io.Writer, list []api.SiteStatus, limit int) error {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b api.SiteStatus) int { return compareTrue(!onlyReady(a.Nodes), !onlyReady(b.Nodes)) })
+	sites := console.Table{Heads: []string{"SITE", "NODES", "ALLOCATIONS"}, Limit: limit}
+	for _, site := range list {
+		sites.Add(site.Site, nodeCounts(site.Nodes), allocCounts(site.Allocs))
+	}
+	return sites.Write(w)
+}
+
+func onlyReady(nodes map[fleet.NodeStatus]int) bool {
+	for status, n := range nodes {
+		if status != fleet.NodeReady && n > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// compareTrue orders what is true before what is not.
+func compareTrue(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
+}
+
+// writeNodes shows nodes, those that are not ready first, and a line for each that is not well.
+func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
+	list := slices.Clone(s.Nodes)
+	slices.SortStableFunc(list, func(a, b api.NodeLine) int {
+		return compareTrue(a.Status != fleet.NodeReady, b.Status != fleet.NodeReady)
+	})
+	nodes := console.Table{Heads: []string{"NODE", "ID", "SITE", "STATUS", "LAST CONTACT", "HUB", "ALLOCATIONS"}, Limit: limit}
+	notes := console.Table{Limit: limit}
+	for _, n := range list {
 		nodes.Add(n.Name, shown(n.ID), n.Site, n.Status, contact(s.Time, n), n.Hub, allocCounts(n.Allocs))
 		if n.Status != fleet.NodeReady && n.StatusDescription != "" {
-			notes = append(notes, fmt.Sprintf("%s is %s: %s", n.Name, n.Status, n.StatusDescription))
+			notes.Add(fmt.Sprintf("%s is %s: %s", n.Name, n.Status, n.StatusDescription))
 		}
 		for _, f := range n.Fenced {
-			notes = append(notes, fmt.Sprintf("%s: a session from %s was fenced (%s) at %s", n.Name, f.Addr, f.Code,
-				console.Nano(f.Time).Format(time.DateTime)))
+			notes.Add(fmt.Sprintf("%s: a session from %s was fenced (%s) at %s", n.Name, f.Addr, f.Code, console.LocalTime(console.Nano(f.Time))))
 		}
 		if len(n.Orphans) > 0 {
-			notes = append(notes, n.Name+" "+orphansLine(n.Orphans))
+			notes.Add(n.Name + " " + orphansLine(n.Orphans))
 		}
 	}
 	if err := nodes.Write(w); err != nil {
 		return err
 	}
-	if len(notes) > 0 {
+	if len(notes.Rows) > 0 {
 		fmt.Fprintln(w)
 	}
-	for _, note := range notes {
-		fmt.Fprintln(w, note)
-	}
-	return nil
+	return notes.Write(w)
 }
 
 // orphansLine says what a node keeps that the cluster does not know, and what to do.
@@ -178,14 +224,18 @@ func contact(now time.Time, n api.NodeLine) string {
 	return "not heard of yet"
 }
 
-func writeWaiting(w io.Writer, waiting []api.WaitingLine) error {
+func writeWaiting(w io.Writer, waiting []api.WaitingLine, limit int) error {
 	if len(waiting) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := console.Table{Heads: []string{"WAITING", "ID", "JOB", "FOR"}}
+	t := console.Table{Heads: []string{"WAITING", "ID", "JOB", "FOR"}, Limit: limit}
 	for _, line := range waiting {
-		t.Add(line.Kind, shown(line.ID), line.Of, line.For)
+		what := line.For
+		if line.At != nil {
+			what += ", " + console.LocalTime(*line.At)
+		}
+		t.Add(line.Kind, shown(line.ID), line.Of, what)
 	}
 	return t.Write(w)
 }

@@ -293,24 +293,43 @@ func (s *screen) redraw(lines []string) {
 	fmt.Fprint(s.out, b.String())
 }
 
-// changes writes a line for each allocation whose status is another one than before.
+// foldedFrom is how many allocations that reach the same status at once share one line.
+const foldedFrom = 6
+
+// changes writes a line for each allocation whose status is another one than before. Many
+// that reach the same status at once, and have nothing to say of it, share one line.
 func (s *screen) changes(allocs []api.AllocStub) {
+	type change struct{ state, group string }
+	var order []change
+	lines := map[change][]string{}
 	for _, a := range allocs {
 		state := a.ClientStatus
 		if a.DesiredStatus != fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning {
 			state = "stopping"
 		}
 		was, known := s.seen[a.ID]
+		s.seen[a.ID] = state
 		if was == state || !known && a.DesiredStatus != fleet.DesiredRun && state != "stopping" {
-			s.seen[a.ID] = state
 			continue
 		}
-		s.seen[a.ID] = state
-		note := ""
+		key, line := change{state, a.TaskGroup}, fmt.Sprintf("allocation %s %s on %s is %s", shown(a.ID), a.Name, a.NodeName, state)
 		if a.ClientStatus == fleet.ClientFailed {
-			note = ": " + failure(a)
+			why := failure(a)
+			key.state, line = key.state+": "+why, line+": "+why
 		}
-		fmt.Fprintf(s.out, "%s  allocation %s %s on %s is %s%s\n", time.Now().Format(time.TimeOnly), shown(a.ID), a.Name, a.NodeName, state, note)
+		if lines[key] == nil {
+			order = append(order, key)
+		}
+		lines[key] = append(lines[key], line)
+	}
+	now := time.Now().Format(time.TimeOnly)
+	for _, key := range order {
+		if n := len(lines[key]); n >= foldedFrom {
+			lines[key] = []string{fmt.Sprintf("%d allocations of group %q are %s", n, key.group, key.state)}
+		}
+		for _, line := range lines[key] {
+			fmt.Fprintf(s.out, "%s  %s\n", now, line)
+		}
 	}
 }
 

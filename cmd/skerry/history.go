@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,8 +31,7 @@ func allocHistory(o *operator) *cobra.Command {
 	}
 }
 
-// writeHistory writes a timeline. What happened while the link was gone is marked at
-// its left, so that a partition is seen as one block.
+// writeHistory writes the timeline of one allocation.
 func writeHistory(w io.Writer, h api.HistoryAnswer) error {
 	fmt.Fprintf(w, "Allocation %s  %s  on %s\n\n", h.Alloc.ID, h.Alloc.Name, h.Alloc.NodeName)
 	if len(h.Entries) == 0 {
@@ -43,25 +41,41 @@ func writeHistory(w io.Writer, h api.HistoryAnswer) error {
 	if h.Dropped > 0 {
 		fmt.Fprintf(w, "%d entries of little weight were let go: a hub keeps so many of each allocation.\n\n", h.Dropped)
 	}
+	return writeTimeline(w, h.Entries, false)
+}
+
+// writeTimeline writes entries in their order, with the time without a link marked. Where they
+// are of several allocations, each line names its own.
+func writeTimeline(w io.Writer, entries []fleet.HistoryEntry, several bool) error {
 	t := console.Table{Heads: []string{" ", "TIME", "WHO", "ROW", "WHAT"}}
+	if several {
+		t.Heads = []string{" ", "TIME", "WHO", "ROW", "ALLOCATION", "WHAT"}
+	}
+	add := func(mark, at, who, row, alloc, what string) {
+		if several {
+			t.Add(mark, at, who, row, alloc, what)
+		} else {
+			t.Add(mark, at, who, row, what)
+		}
+	}
 	away := false
-	for i, apart := range fleet.Apart(h.Entries) {
+	for i, apart := range fleet.Apart(entries) {
 		switch {
 		case apart && !away:
-			t.Add("┌", "", "", "", "── the link is gone ──")
+			add("┌", "", "", "", "", "── the link is gone ──")
 		case !apart && away:
-			t.Add("└", "", "", "", "── the link is back ──")
+			add("└", "", "", "", "", "── the link is back ──")
 		}
 		away = apart
 		mark := " "
 		if away {
 			mark = "│"
 		}
-		e := h.Entries[i]
-		t.Add(mark, e.Time.Local().Format(time.DateTime), e.Side, entryRow(e), entryText(e))
+		e := entries[i]
+		add(mark, console.LocalTime(e.Time), string(e.Side), entryRow(e), string(shown(e.AllocID)), entryText(e))
 	}
 	if away {
-		t.Add("╵", "", "", "", "── the link is still gone ──")
+		add("╵", "", "", "", "", "── the link is still gone ──")
 	}
 	return t.Write(w)
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -97,7 +96,7 @@ func (v jobVersions) write(w io.Writer) {
 		if job.Stable {
 			state += ", stable"
 		}
-		fmt.Fprintf(w, "Version %d, %s%s\n", job.Version, console.Nano(job.SubmitTime).Format(time.DateTime), state)
+		fmt.Fprintf(w, "Version %d, %s%s\n", job.Version, console.LocalTime(console.Nano(job.SubmitTime)), state)
 		if i < len(v.Diffs) {
 			writeDiff(w, v.Diffs[i], "  ")
 		}

@@ -93,7 +93,7 @@ func writePlan(w io.Writer, p api.PlanAnswer) {
 		fmt.Fprintln(w, "  "+reason)
 	}
 	if at := p.NextPeriodicLaunch; !at.IsZero() {
-		fmt.Fprintf(w, "Registered now, it is launched next at %s\n", at.Format("2006-01-02 15:04:05 MST"))
+		fmt.Fprintf(w, "Registered now, it is launched next at %s\n", at.Local().Format("2006-01-02 15:04:05 MST"))
 	}
 }
 

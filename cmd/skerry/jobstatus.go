@@ -170,7 +170,7 @@ func (d *jobDetails) write(w io.Writer, show shownOfJob) error {
 	t.Add("Priority", j.Priority)
 	t.Add("Where", fmt.Sprintf("datacenters %s, pool %s", strings.Join(j.Datacenters, ", "), j.NodePool))
 	t.Add("Status", status)
-	t.Add("Version", fmt.Sprintf("%d, submitted %s", j.Version, console.Nano(j.SubmitTime).Format(time.DateTime)))
+	t.Add("Version", fmt.Sprintf("%d, submitted %s", j.Version, console.LocalTime(console.Nano(j.SubmitTime))))
 	if p := d.Deployment; p != nil && !p.Deployment.Active() {
 		t.Add("Last rollout", fmt.Sprintf("%s, of version %d: %s: %s", shown(p.Deployment.ID), p.Deployment.JobVersion,
 			p.Deployment.Status, p.Deployment.StatusDescription))
@@ -238,7 +238,7 @@ func nextLaunch(j *fleet.Job) string {
 	case at.IsZero():
 		return "never again"
 	}
-	return fmt.Sprintf("%s, in %s", at.Format("2006-01-02 15:04:05 MST"), console.Span(at.Sub(now)))
+	return fmt.Sprintf("%s, in %s", at.Local().Format("2006-01-02 15:04:05 MST"), console.Span(at.Sub(now)))
 }
 
 // writeChildren lists the jobs that were made of one that does not run itself.

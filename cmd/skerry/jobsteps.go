@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -134,7 +133,7 @@ func writeScaling(w io.Writer, status api.ScaleStatus) error {
 		if e.EvalID != nil {
 			eval = shown(*e.EvalID)
 		}
-		t.Add(e.group, count, e.PreviousCount, e.Error, eval, console.Nano(e.Time).Format(time.DateTime), e.Message)
+		t.Add(e.group, count, e.PreviousCount, e.Error, eval, console.LocalTime(console.Nano(e.Time)), e.Message)
 	}
 	return t.Write(w)
 }

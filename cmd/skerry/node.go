@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +18,9 @@ import (
 )
 
 func nodeCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "node", Short: "Show and drain nodes: the edges as the hubs see them"}
+	c := &cobra.Command{Use: "node", Short: "Show and drain nodes: the machines that run an edge agent"}
 	var stats bool
+	var choice nodeChoice
 	status := &cobra.Command{
 		Use: "status [ID]", Short: "List nodes, or show one", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -27,26 +29,31 @@ func nodeCommand(o *operator) *cobra.Command {
 				return err
 			}
 			if len(args) == 0 {
-				return o.listNodes(cmd, hub)
+				return o.listNodes(cmd, hub, choice.filter())
 			}
 			return o.showNode(cmd, hub, args[0], nodeFlags{wholeIDs, stats})
 		},
 	}
 	status.Flags().BoolVar(&stats, "stats", false, "show what the machine uses now, as its edge says; with --json that alone")
-	c.AddCommand(status, nodeDrain(o), nodeEligibility(o), nodePurge(o), nodePool(o))
+	choice.addFlags(status)
+	c.AddCommand(status, nodeHistory(o), nodeDrain(o), nodeEligibility(o), nodePurge(o), nodePool(o))
 	return c
 }
 
-func (o *operator) listNodes(cmd *cobra.Command, hub *client.Client) error {
+func (o *operator) listNodes(cmd *cobra.Command, hub *client.Client, filter string) error {
 	var nodes []api.NodeStub
-	if _, err := hub.Read(cmd.Context(), "/v1/nodes", nil, &nodes); err != nil {
+	if _, err := hub.Read(cmd.Context(), "/v1/nodes", url.Values{"filter": {filter}}, &nodes); err != nil {
 		return err
 	}
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), nodes)
 	}
+	if len(nodes) == 0 && filter != "" {
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "There are no such nodes.")
+		return err
+	}
 	if len(nodes) == 0 {
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "No edge has joined yet.")
+		_, err := fmt.Fprintln(cmd.OutOrStdout(), "No node has joined yet.")
 		return err
 	}
 	slices.SortFunc(nodes, func(a, b api.NodeStub) int { return strings.Compare(a.Name+string(a.ID), b.Name+string(b.ID)) })
@@ -100,7 +107,7 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 	}
 	t.Add("Status", statusLine(n))
 	if n.DisconnectedAt != 0 {
-		t.Add("Away", "since "+console.Nano(n.DisconnectedAt).Format(time.DateTime))
+		t.Add("Away", "since "+console.LocalTime(console.Nano(n.DisconnectedAt)))
 	}
 	t.Add("Eligible", n.SchedulingEligibility != fleet.NodeIneligible)
 	if n.LastDrain != nil {
@@ -125,7 +132,7 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 		}
 	}
 	for _, f := range n.Fenced {
-		t.Add("Fenced", fmt.Sprintf("a session from %s (%s) at %s", f.Addr, f.Code, console.Nano(f.Time).Format(time.DateTime)))
+		t.Add("Fenced", fmt.Sprintf("a session from %s (%s) at %s", f.Addr, f.Code, console.LocalTime(console.Nano(f.Time))))
 	}
 	if len(n.Orphans) > 0 {
 		t.Add("Unknown", orphansLine(n.Orphans))
@@ -137,7 +144,7 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 		fmt.Fprintln(w)
 		events := console.Table{Heads: []string{"TIME", "SUBSYSTEM", "EVENT"}}
 		for _, e := range n.Events {
-			events.Add(e.Timestamp.Local().Format(time.DateTime), e.Subsystem, e.Message)
+			events.Add(console.LocalTime(e.Timestamp), e.Subsystem, e.Message)
 		}
 		if err := events.Write(w); err != nil {
 			return err
@@ -185,9 +192,9 @@ func used(n fleet.Node, allocs []fleet.Alloc) string {
 
 // drainStatus says how far a node's last drain is.
 func drainStatus(n fleet.Node) string {
-	s := fmt.Sprintf("%s, since %s", n.LastDrain.Status, n.LastDrain.StartedAt.Local().Format(time.DateTime))
+	s := fmt.Sprintf("%s, since %s", n.LastDrain.Status, console.LocalTime(n.LastDrain.StartedAt))
 	if d := n.DrainStrategy; d != nil && !d.ForceDeadline.IsZero() {
-		s += ", what is left stops at " + d.ForceDeadline.Local().Format(time.DateTime)
+		s += ", what is left stops at " + console.LocalTime(d.ForceDeadline)
 	}
 	return s
 }

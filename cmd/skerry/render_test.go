@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -19,8 +20,9 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/golden anew")
 // scripts may parse does not change by accident.
 func TestRender(t *testing.T) {
 	for name, render := range map[string]func(w io.Writer) error{
-		"fleet":       func(w io.Writer) error { return writeFleet(w, fleetAtSea()) },
-		"fleet-empty": func(w io.Writer) error { return writeFleet(w, api.FleetStatus{Region: "global", Time: at(0)}) },
+		"fleet":       func(w io.Writer) error { return writeFleet(w, fleetAtSea(), 0) },
+		"fleet-400":   func(w io.Writer) error { return writeFleet(w, fleetOfShops(400), fleetRows) },
+		"fleet-empty": func(w io.Writer) error { return writeFleet(w, api.FleetStatus{Region: "global", Time: at(0)}, 0) },
 		"history":     func(w io.Writer) error { return writeHistory(w, partition()) },
 		"plan": func(w io.Writer) error {
 			writePlan(w, plan())
@@ -80,6 +82,25 @@ func fleetAtSea() api.FleetStatus {
 			{Kind: "evaluation", ID: "87654321-0", Of: "shop", For: "capacity: waits for capacity"},
 		},
 	}
+}
+
+// fleetOfShops is a chain of which the last shop is away.
+func fleetOfShops(n int) api.FleetStatus {
+	s := api.FleetStatus{Time: at(120), Region: "global", Leader: "hub1"}
+	heard, away := at(118), at(20)
+	for i := range n {
+		name := fmt.Sprintf("shop-%03d", i)
+		line := api.NodeLine{ID: fleet.NodeID(fmt.Sprintf("%08d-0", i)), Name: name, Site: name, Status: fleet.NodeReady, Hub: "hub1", LastContact: &heard, Allocs: map[string]int{"running": 3}}
+		if i == n-1 {
+			line.Status, line.StatusDescription, line.DisconnectedAt, line.Allocs = fleet.NodeDisconnected, "heartbeat missed", &away, map[string]int{"unknown": 3}
+			for j := range 3 {
+				s.Waiting = append(s.Waiting, api.WaitingLine{Kind: "allocation", ID: fmt.Sprintf("a%07d-0", j), Of: "till", For: "node " + name + " to come back"})
+			}
+		}
+		s.Nodes = append(s.Nodes, line)
+		s.Sites = append(s.Sites, api.SiteStatus{Site: name, Nodes: map[fleet.NodeStatus]int{line.Status: 1}, Allocs: line.Allocs})
+	}
+	return s
 }
 
 func partition() api.HistoryAnswer {

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/fleet"
+)
+
+func nodeHistory(o *operator) *cobra.Command {
+	var since, until string
+	c := &cobra.Command{
+		Use: "history ID", Short: "Show what happened on a node, in one timeline, with the time without a link marked", Args: cobra.ExactArgs(1),
+		Long: `Show what happened on a node: its sessions, what the hubs decided about its allocations, and every
+row of its journal, in one timeline. The time without a link is marked at the left.
+
+--since and --until take a time of day (02:10: the last time it was ten past two), a date and time
+("2026-05-01 02:10", local time), RFC 3339, or how long ago (3h).`,
+		Example: `  skerry node history shop-17
+  skerry node history --since 02:10 --until 05:40 shop-17`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := url.Values{"allocations": {"true"}}
+			for name, text := range map[string]string{"since": since, "until": until} {
+				if text == "" {
+					continue
+				}
+				at, err := parsePastTime(text, time.Now())
+				if err != nil {
+					return fmt.Errorf("read --%s: %w", name, err)
+				}
+				q.Set(name, at.UTC().Format(time.RFC3339))
+			}
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			node, err := hub.FindNode(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			var entries []fleet.HistoryEntry
+			if _, err := hub.Read(cmd.Context(), "/v1/node/"+string(node.ID)+"/history", q, &entries); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), entries)
+			}
+			return writeNodeHistory(cmd.OutOrStdout(), node.Name, node.ID, entries)
+		},
+	}
+	c.Flags().StringVar(&since, "since", "", "leave out what happened before this time")
+	c.Flags().StringVar(&until, "until", "", "leave out what happened after this time")
+	return c
+}
+
+// parsePastTime reads a time in the past, as people write it.
+func parsePastTime(text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	for _, layout := range []string{time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return at, nil
+		}
+	}
+	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
+		return now.Add(-ago), nil
+	}
+	for _, layout := range []string{"15:04", time.TimeOnly} {
+		if clock, err := time.Parse(layout, text); err == nil {
+			at := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, now.Location())
+			if at.After(now) {
+				at = at.AddDate(0, 0, -1)
+			}
+			return at, nil
+		}
+	}
+	return time.Time{}, fleet.Errorf(fleet.CodeInvalid, "%q is not a time", text).
+		WithHint(`write it like 02:10, "2026-05-01 02:10", 2026-05-01T02:10:00Z or 3h (ago)`)
+}
+
+func writeNodeHistory(w io.Writer, name string, id fleet.NodeID, entries []fleet.HistoryEntry) error {
+	fmt.Fprintf(w, "Node %s  %s\n\n", id, name)
+	if len(entries) == 0 {
+		_, err := fmt.Fprintln(w, "Nothing is recorded for that time.")
+		return err
+	}
+	return writeTimeline(w, entries, true)
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParsePastTime(t *testing.T) {
+	zone := time.FixedZone("here", 2*3600)
+	now := time.Date(2026, 5, 1, 9, 0, 0, 0, zone)
+	for text, want := range map[string]string{
+		"02:10":                "2026-05-01T02:10:00+02:00",
+		"23:30":                "2026-04-30T23:30:00+02:00",
+		"02:10:05":             "2026-05-01T02:10:05+02:00",
+		"2026-04-29 02:10":     "2026-04-29T02:10:00+02:00",
+		"2026-04-29":           "2026-04-29T00:00:00+02:00",
+		"2026-05-01T02:10:00Z": "2026-05-01T02:10:00Z",
+		"3h":                   "2026-05-01T06:00:00+02:00",
+	} {
+		if got, err := parsePastTime(text, now); err != nil || got.Format(time.RFC3339) != want {
+			t.Errorf("%s: %s, %v, want %s", text, got.Format(time.RFC3339), err, want)
+		}
+	}
+	for _, text := range []string{"", "yesterday", "25:00", "-3h"} {
+		if _, err := parsePastTime(text, now); err == nil || !strings.Contains(err.Error(), "is not a time") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestNodeChoice checks the expression that chooses nodes: a pattern matches whole names alone.
+func TestNodeChoice(t *testing.T) {
+	c := nodeChoice{site: "shop-*.north", pool: "tills", status: "ready", expression: `Meta.rack == "r1"`}
+	want := `(Site matches "^shop-.*\\.north$" or Site == "" and Datacenter matches "^shop-.*\\.north$") and NodePool == "tills" and Status == "ready" and (Meta.rack == "r1")`
+	if got := c.filter(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if err := c.validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (&nodeChoice{status: "away"}).validate(); err == nil || !strings.Contains(err.Error(), `never "away"`) {
+		t.Errorf("%v", err)
+	}
+}
