@@ -295,7 +295,9 @@ func (s *session) acknowledge(h syncproto.Heartbeat, hubs []string) []syncproto.
 func (s *session) describe(ctx context.Context, h syncproto.Heartbeat) call {
 	applyCtx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	res, err := s.gw.cfg.Apply.Apply(applyCtx, state.NodeRegister{Node: *s.described(h), Now: time.Now().UnixNano()})
+	res, err := s.gw.cfg.Apply.Apply(applyCtx, state.NodeRegister{
+		Node: *s.described(h), EvalSeed: fleet.NewUUID(nil), Now: time.Now().UnixNano(),
+	})
 	switch {
 	case err != nil:
 		s.log.Warn("node's description not committed", "error", err)

@@ -75,10 +75,12 @@ type JobDeregister struct {
 }
 
 // NodeRegister stores what an edge says of itself. It never changes a status,
-// session or journal field; a node that is not known becomes initializing.
+// session or journal field; a node that is not known becomes initializing. Where a
+// ready node offers something else than before, the jobs that it concerns are evaluated.
 type NodeRegister struct {
-	Node fleet.Node
-	Now  int64
+	Node     fleet.Node
+	Now      int64
+	EvalSeed string `cbor:",omitempty"` // evaluation ids derive from it; "": none are made
 }
 
 // SessionOpen commits a session of a node: a higher epoch, which fences the one

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"iter"
+	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,18 +21,23 @@ func (t *tx) nodeRegister(c NodeRegister) Result {
 	if err := c.Node.ValidatePorts(); err != nil {
 		return refused(fleet.CodeInvalid, "register node %s: %v", fleet.Short(c.Node.ID), err)
 	}
-	t.describe(&c.Node, c.Now)
-	return Result{}
+	w := wake{seed: c.EvalSeed, now: c.Now}
+	t.describe(&c.Node, &w)
+	if c.EvalSeed == "" {
+		return Result{} // an older release wrote the entry, and nothing was evaluated for it
+	}
+	return Result{Evals: t.wakeJobs(&w)}
 }
 
-// describe stores what an edge says of itself and returns the entry's own row.
-func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
+// describe stores the description that an edge gave of its node, and asks for the
+// evaluations that it calls for.
+func (t *tx) describe(said *fleet.Node, w *wake) {
 	n := t.node(said.ID)
 	known := n != nil
 	if !known {
 		n = &nodeRow{}
 		n.ID, n.Status, n.SchedulingEligibility = said.ID, fleet.NodeInitializing, fleet.NodeEligible
-		n.CreateIndex, n.StatusUpdatedAt = t.index, seconds(now)
+		n.CreateIndex, n.StatusUpdatedAt = t.index, seconds(w.now)
 		if said.SchedulingEligibility == fleet.NodeIneligible {
 			n.SchedulingEligibility = fleet.NodeIneligible
 		}
@@ -51,9 +58,7 @@ func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
 	if said.Address != "" {
 		n.Address = said.Address
 	}
-	class := classOf(&n.Node)
-	changed := class != before.ComputedClass || offersElse(&before, &n.Node)
-	n.ComputedClass = class
+	n.ComputedClass = classOf(&n.Node)
 	t.nodeChanged(n)
 	if known && before.DescriptionHash != n.DescriptionHash {
 		t.bump(metaServices) // addresses, and what ${…} stands for, are the node's
@@ -61,21 +66,37 @@ func (t *tx) describe(said *fleet.Node, now int64) *nodeRow {
 	t.ensurePool(n.NodePool)
 	switch {
 	case !known:
-		n.event("Cluster", "Node registered", now, t.index)
-		t.nodeMark(n, "registered", "", now)
-	case changed && n.Schedulable():
-		t.freed(&n.Node)
+		n.event("Cluster", "Node registered", w.now, t.index)
+		t.nodeMark(n, "registered", "", w.now)
+	case n.Status == fleet.NodeReady && offersElse(&before, &n.Node):
+		t.offerChanged(&n.Node, w)
 	}
-	return n
 }
 
-// offersElse reports whether a node has other amounts, devices, ports or room for
-// allocations than before: what waits for one of them may now find it.
+// offersElse reports whether constraints, drivers, amounts, devices, networks or ports of a
+// node differ from before, so that other allocations may fit.
 func offersElse(before, now *fleet.Node) bool {
-	return before.Free() != now.Free() || before.MaxAllocs != now.MaxAllocs ||
+	return before.ComputedClass != now.ComputedClass || before.Name != now.Name || before.TimeZone != now.TimeZone ||
+		!maps.Equal(before.Attributes, now.Attributes) || !maps.Equal(before.Meta, now.Meta) ||
+		before.Free() != now.Free() || before.MaxAllocs != now.MaxAllocs ||
 		before.MinDynamicPort != now.MinDynamicPort || before.MaxDynamicPort != now.MaxDynamicPort ||
 		!reflect.DeepEqual(before.Devices, now.Devices) || !reflect.DeepEqual(before.HostNetworks, now.HostNetworks) ||
-		!reflect.DeepEqual(before.ReservedPorts, now.ReservedPorts)
+		before.ReservedPorts != now.ReservedPorts
+}
+
+// offerChanged has a ready node looked at again that offers something else: by the jobs
+// that have something there, by those that run on every node, and by those that wait for
+// capacity. A node that is not ready is looked at when it becomes so.
+func (t *tx) offerChanged(n *fleet.Node, w *wake) {
+	for _, id := range t.allocsOn(n.ID) {
+		if a := t.alloc(id); t.concerns(&a.Alloc, math.MaxUint64) {
+			w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, n)
+		}
+	}
+	if n.Schedulable() {
+		t.freed(n)
+		t.wakeSystem(w, n)
+	}
 }
 
 // node returns the entry's own copy of a node, to be changed in place, or nil.

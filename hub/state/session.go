@@ -25,8 +25,9 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 		res.Session = sessionResult(&known.Node)
 		return res
 	}
+	w := wake{seed: c.EvalSeed, now: c.Now}
 	if c.Node != nil {
-		t.describe(c.Node, c.Now)
+		t.describe(c.Node, &w)
 	}
 	n := t.node(c.NodeID)
 	blip := n.Status == fleet.NodeReady && n.DisconnectedAt == 0
@@ -51,8 +52,9 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 		t.nodeMark(n, "journal damaged", c.Lost, c.Now)
 	}
 	if !blip || c.Lost != "" {
-		t.admit(n, away, c.Lost, wake{seed: c.EvalSeed, now: c.Now})
+		t.admit(n, away, c.Lost, &w)
 	}
+	t.wakeJobs(&w)
 	return Result{Session: sessionResult(&n.Node)}
 }
 
@@ -61,7 +63,7 @@ func sessionResult(n *fleet.Node) *SessionResult {
 }
 
 // admit takes a node in that was not ready, or that has lost rows and says so.
-func (t *tx) admit(n *nodeRow, away bool, lost string, w wake) {
+func (t *tx) admit(n *nodeRow, away bool, lost string, w *wake) {
 	if away || n.opened == 0 {
 		// A node that lost its link again before its history was in keeps the
 		// older mark: what it reported in between still wants an evaluation.
@@ -72,8 +74,7 @@ func (t *tx) admit(n *nodeRow, away bool, lost string, w wake) {
 		t.markAllocs(n, fleet.EventNodeReconnected, fmt.Sprintf("epoch %d", n.Epoch), w.now)
 	}
 	if n.Applied >= n.JournalHead || planted.On(planted.ReadyBeforeHistory) {
-		t.ready(n, &w)
-		t.wakeJobs(&w)
+		t.ready(n, w)
 		return
 	}
 	why := fmt.Sprintf("waiting for its history: row %d of %d", n.Applied, n.JournalHead)

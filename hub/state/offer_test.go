@@ -1,0 +1,99 @@
+package state_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// offers is one change of each thing that an edge may offer differently.
+var offers = map[string]func(*fleet.Node){
+	"meta":             func(n *fleet.Node) { n.Meta = map[string]string{"role": "till"} },
+	"unique meta":      func(n *fleet.Node) { n.Meta = map[string]string{"unique.till": "7"} },
+	"unique attribute": func(n *fleet.Node) { n.Attributes["unique.network.ip-address"] = "192.0.2.7" },
+	"name":             func(n *fleet.Node) { n.Name = "till-7" },
+	"datacenter":       func(n *fleet.Node) { n.Datacenter = "dc2" },
+	"node pool":        func(n *fleet.Node) { n.NodePool = "ships" },
+	"class":            func(n *fleet.Node) { n.NodeClass = "till" },
+	"site":             func(n *fleet.Node) { n.Site = "shop-17" },
+	"driver":           func(n *fleet.Node) { n.Drivers["raw_exec"] = fleet.DriverInfo{Detected: true, Healthy: true} },
+	"driver health":    func(n *fleet.Node) { n.Drivers["sim"] = fleet.DriverInfo{Detected: true} },
+	"devices":          func(n *fleet.Node) { n.Devices = []fleet.Device{{Vendor: "acme", Type: "scale", Name: "s1"}} },
+	"resources":        func(n *fleet.Node) { n.Resources.CPU *= 2 },
+	"reserved":         func(n *fleet.Node) { n.Reserved.MemoryMB = 256 },
+	"allocations":      func(n *fleet.Node) { n.MaxAllocs = 3 },
+	"host networks":    func(n *fleet.Node) { n.HostNetworks = []fleet.HostNetwork{{Name: "lan", IP: "192.0.2.1"}} },
+	"reserved ports":   func(n *fleet.Node) { n.ReservedPorts = "22" },
+	"dynamic ports":    func(n *fleet.Node) { n.MinDynamicPort, n.MaxDynamicPort = 30000, 30100 },
+	"time zone":        func(n *fleet.Node) { n.TimeZone = "Europe/Paris" },
+}
+
+// TestOfferChanged has a ready node describe itself differently, at run time and after a
+// restart of its agent within the TTL: whom that may concern is evaluated, once.
+func TestOfferChanged(t *testing.T) {
+	for what, change := range offers {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restart %v", what, restart), func(t *testing.T) {
+				w := newT(t)
+				id := w.node("n1")
+				everywhere := job("logs", fleet.JobTypeSystem, 1)
+				everywhere.NodePool = fleet.AllPools
+				for _, j := range []*fleet.Job{everywhere, job("agent", fleet.JobTypeSystem, 1), job("shop", fleet.JobTypeService, 1), job("else", fleet.JobTypeService, 1)} {
+					w.register(j)
+				}
+				w.report(id, fleet.ClientRunning, slices.Concat(w.place("agent", id, 1), w.place("shop", id, 1))...)
+				w.must(state.Evals{Evals: slices.Concat(w.ended("logs"), w.ended("else")), Now: w.nano()})
+				say := func(n fleet.Node) {
+					if !restart {
+						w.must(state.NodeRegister{Node: n, EvalSeed: w.seed(), Now: w.nano()})
+						return
+					}
+					e := w.edges[id]
+					e.session++
+					w.must(state.SessionOpen{
+						NodeID: id, Session: e.session, Head: fleet.Seq(len(e.rows)), Node: &n, EvalSeed: w.seed(), Now: w.nano(),
+					})
+				}
+				n := description(id, "n1")
+				say(n)
+				w.wantEvals("logs")
+				change(&n)
+				say(n)
+				w.wantEvals("logs", fleet.TriggerNodeUpdate)
+				w.wantEvals("agent", fleet.TriggerNodeUpdate)
+				w.wantEvals("shop", fleet.TriggerNodeUpdate)
+				w.wantEvals("else")
+				freed := map[string]fleet.Index{}
+				for class, index := range w.store.View().CapacitySince(w.index - 1) {
+					freed[class] = index
+				}
+				if class := w.getNode(id).ComputedClass; freed[class] != w.index {
+					t.Errorf("capacity of class %s at %d, the offer changed at %d", class, freed[class], w.index)
+				}
+			})
+		}
+	}
+}
+
+// An entry of an older release has no seed, and made no evaluations; nor does a node that
+// is not ready, which is looked at when it is.
+func TestOfferChangedUnseen(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	w.register(job("logs", fleet.JobTypeSystem, 1))
+	w.must(state.Evals{Evals: w.ended("logs"), Now: w.nano()})
+	n := description(id, "n1")
+	n.Meta = map[string]string{"role": "till"}
+	w.must(state.NodeRegister{Node: n, Now: w.nano()})
+	w.wantEvals("logs")
+	w.miss(id)
+	w.must(state.Evals{Evals: w.ended("logs"), Now: w.nano()})
+	n.Meta = map[string]string{"role": "scale"}
+	w.must(state.NodeRegister{Node: n, EvalSeed: w.seed(), Now: w.nano()})
+	w.wantEvals("logs")
+	w.session(id)
+	w.wantEvals("logs", fleet.TriggerNodeUpdate)
+}
