@@ -2,6 +2,8 @@ package scheduler_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"skerry/fleet"
@@ -239,5 +241,72 @@ func TestSystemRolling(t *testing.T) {
 	}
 	if got := versions(); got[1] != 10 {
 		t.Errorf("in the end: %v", got)
+	}
+}
+
+// TestSystemOfferChanged has ready nodes offer something else: a system job comes to what
+// suits it now, leaves a node that is in none of its datacenters any more, and stays where a
+// constraint would not choose again.
+func TestSystemOfferChanged(t *testing.T) {
+	c := newCluster(t)
+	bare := func(n *fleet.Node) { delete(n.Meta, "rack") }
+	c.nodes(2, bare)
+	c.open(node(2))
+	c.open(node(3))
+	c.register(job(1, system, func(j *fleet.Job) {
+		j.Datacenters = []string{"dc1"}
+		j.Constraints = []fleet.Constraint{{LTarget: "${meta.rack}", Operand: fleet.OpIsSet}}
+	}))
+	if len(c.alive()) != 2 {
+		t.Fatalf("%d placed, two nodes suit", len(c.alive()))
+	}
+	say := func(n *fleet.Node) {
+		c.apply(state.NodeRegister{Node: *n, EvalSeed: c.newID(), Now: c.now.UnixNano()})
+		c.settle()
+	}
+	on := func(want string) {
+		t.Helper()
+		var have []string
+		for _, a := range c.alive() {
+			n, _ := c.store.View().Node(a.NodeID)
+			have = append(have, n.Name)
+		}
+		slices.Sort(have)
+		if got := strings.Join(have, " "); got != want {
+			t.Fatalf("it runs on %s, want %s", got, want)
+		}
+	}
+	c.open(node(0)) // its agent was started anew, with the meta
+	c.settle()
+	on("edge-0 edge-2 edge-3")
+	say(node(2, bare))
+	on("edge-0 edge-2 edge-3")
+	say(node(3, func(n *fleet.Node) { n.Datacenter = "dc2" }))
+	on("edge-0 edge-2")
+	say(node(3))
+	on("edge-0 edge-2 edge-3")
+}
+
+// TestBlockedOfferChanged has a job wait for what is unique to a node.
+func TestBlockedOfferChanged(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(1)
+	e := c.register(job(1, func(j *fleet.Job) {
+		j.Constraints = []fleet.Constraint{{LTarget: "${meta.unique.till}", Operand: "=", RTarget: "7"}}
+	}))
+	blocked, _ := c.store.View().Eval(e.BlockedEval)
+	if blocked == nil || !blocked.EscapedClass {
+		t.Fatalf("blocked evaluation %+v", blocked)
+	}
+	before := c.store.View().Index()
+	c.apply(state.NodeRegister{Node: *node(0, func(n *fleet.Node) { n.Meta["unique.till"] = "7" }), EvalSeed: c.newID(), Now: c.now.UnixNano()})
+	freed := 0
+	for range c.store.View().CapacitySince(before) {
+		freed++
+	}
+	c.unblock(e.BlockedEval)
+	c.settle()
+	if freed != 1 || len(c.alive()) != 1 {
+		t.Errorf("capacity noted %d times, %d placed", freed, len(c.alive()))
 	}
 }
