@@ -190,6 +190,7 @@ func command() *cobra.Command {
 		}
 		return pflag.NormalizedName(name)
 	})
+	addExamples(root)
 	return root
 }
 
