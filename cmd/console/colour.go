@@ -21,6 +21,36 @@ func Coloured(w io.Writer) bool {
 	return terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
+// Output is a writer that has colours, or has none.
+type Output struct {
+	io.Writer
+	Colours bool
+}
+
+// HasColours reports whether what is written to w has colours.
+func HasColours(w io.Writer) bool {
+	o, ok := w.(*Output)
+	return ok && o.Colours
+}
+
+// stateColours has the colour of each state that a job, an allocation, a node, a deployment, an
+// evaluation or a hub can be in. A state that is not in it has none.
+var stateColours = map[string]string{
+	"ready": green, "running": green, "successful": green, "complete": green, "alive": green, "healthy": green,
+	"pending": yellow, "initializing": yellow, "disconnected": yellow, "unknown": yellow, "paused": yellow, "blocked": yellow,
+	"down": red, "failed": red, "lost": red, "dead": red, "left": red,
+}
+
+// stateColour gives a text the colour of the state that it begins with.
+func stateColour(text string) string {
+	state, _, _ := strings.Cut(text, ":")
+	state, _, _ = strings.Cut(state, " ")
+	if colour := stateColours[state]; colour != "" {
+		return colour + state + plain + text[len(state):]
+	}
+	return text
+}
+
 // Marked gives lines the colours of the marks that they begin with: + for what comes,
 // - for what goes, ~ for what changes.
 func Marked(text string) string {

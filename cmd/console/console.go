@@ -9,9 +9,9 @@ import (
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -46,35 +46,66 @@ func Plain(s string) string {
 	}, s)
 }
 
-// Write writes the table, nothing where it has no rows.
+// Write writes the table, nothing where it has no rows. States have colours where w has them.
 func (t *Table) Write(w io.Writer) error {
 	if len(t.Rows) == 0 {
 		return nil
-	}
-	var text strings.Builder
-	tw := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
-	if len(t.Heads) > 0 {
-		fmt.Fprintln(tw, strings.Join(t.Heads, "\t"))
 	}
 	rows, hidden := t.Rows, 0
 	if t.Limit > 0 && len(rows) > t.Limit {
 		rows, hidden = rows[:t.Limit], len(rows)-t.Limit
 	}
-	for _, row := range rows {
-		fmt.Fprintln(tw, strings.Join(row, "\t"))
+	all := rows
+	if len(t.Heads) > 0 {
+		all = append([][]string{t.Heads}, rows...)
 	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	if hidden > 0 {
-		fmt.Fprintf(&text, "… and %d more\n", hidden)
-	}
-	for line := range strings.Lines(text.String()) {
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+	widths := columnWidths(all)
+	colours := HasColours(w)
+	for _, row := range all {
+		var line strings.Builder
+		for i, cell := range row {
+			shown := cell
+			if colours && t.isState(row, i) {
+				shown = stateColour(cell)
+			}
+			line.WriteString(shown)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
 			return err
 		}
 	}
-	return nil
+	if hidden == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "… and %d more\n", hidden)
+	return err
+}
+
+// columnWidths is how many characters the longest cell of each column has. The last cell of a
+// row needs no width of its own.
+func columnWidths(rows [][]string) []int {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row[:max(len(row)-1, 0)] {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return widths
+}
+
+// isState reports whether a cell says in which state something is: it is in a column STATUS, or
+// in a table without heads behind the word Status.
+func (t *Table) isState(row []string, column int) bool {
+	if len(t.Heads) > 0 {
+		return column < len(t.Heads) && t.Heads[column] == "STATUS"
+	}
+	return column == 1 && row[0] == "Status"
 }
 
 // JSON writes a value as indented JSON.
@@ -87,6 +118,9 @@ func JSON(w io.Writer, v any) error {
 
 // IsTerminal reports whether w is a terminal, and how many rows and columns it has.
 func IsTerminal(w io.Writer) (columns, rows int, ok bool) {
+	if o, wrapped := w.(*Output); wrapped {
+		w = o.Writer
+	}
 	f, isFile := w.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) {
 		return 0, 0, false

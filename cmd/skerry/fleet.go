@@ -54,7 +54,11 @@ type fleetShown struct {
 }
 
 func (o *operator) fleetOnce(ctx context.Context, hub *client.Client, w io.Writer, show fleetShown) error {
-	s, err := readFleet(ctx, hub, show.nodes.filter())
+	filter, err := show.nodes.filter()
+	if err != nil {
+		return err
+	}
+	s, err := readFleet(ctx, hub, filter)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (o *operator) painted(w io.Writer, write func(w io.Writer)) error {
 	var text strings.Builder
 	write(&text)
 	out := text.String()
-	if o.colour.always || !o.colour.never && console.Coloured(w) {
+	if console.HasColours(w) {
 		out = console.Marked(out)
 	}
 	_, err := io.WriteString(w, out)
@@ -206,8 +206,13 @@ func (o *operator) addTo(c *cobra.Command) {
 	flags.BoolVar(&o.colour.always, "force-color", false, "colours, also where this is no terminal")
 	settings.AddFlag(flags)
 	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if err := settings.Complete(cmd.Flags(), os.Environ()); err != nil || o.template == "" {
+		if err := settings.Complete(cmd.Flags(), os.Environ()); err != nil {
 			return err
+		}
+		out := cmd.OutOrStdout()
+		cmd.SetOut(&console.Output{Writer: out, Colours: o.colour.always || !o.colour.never && console.Coloured(out)})
+		if o.template == "" {
+			return nil
 		}
 		o.json = true
 		shaped, err := console.NewShaper(cmd.OutOrStdout(), o.template)

@@ -29,7 +29,7 @@ func nodeCommand(o *operator) *cobra.Command {
 				return err
 			}
 			if len(args) == 0 {
-				return o.listNodes(cmd, hub, choice.filter())
+				return o.listNodes(cmd, hub, choice)
 			}
 			return o.showNode(cmd, hub, args[0], nodeFlags{wholeIDs, stats})
 		},
@@ -40,7 +40,11 @@ func nodeCommand(o *operator) *cobra.Command {
 	return c
 }
 
-func (o *operator) listNodes(cmd *cobra.Command, hub *client.Client, filter string) error {
+func (o *operator) listNodes(cmd *cobra.Command, hub *client.Client, choice nodeChoice) error {
+	filter, err := choice.filter()
+	if err != nil {
+		return err
+	}
 	var nodes []api.NodeStub
 	if _, err := hub.Read(cmd.Context(), "/v1/nodes", url.Values{"filter": {filter}}, &nodes); err != nil {
 		return err

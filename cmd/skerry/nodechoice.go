@@ -22,28 +22,17 @@ func (c *nodeChoice) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.pool, "pool", "", "nodes of this node pool only")
 	flags.StringVar(&c.status, "status", "", "nodes of this status only: ready, initializing, disconnected or down")
 	flags.StringVar(&c.expression, "filter", "", `nodes only for which this expression is true, for example: Meta.rack == "r1"`)
-	check := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if err := c.validate(); err != nil || check == nil {
-			return err
-		}
-		return check(cmd, args)
-	}
 }
 
-// validate refuses a status that no node can have.
-func (c *nodeChoice) validate() error {
+// filter is the expression that a hub takes for the choice; "" is every node. A status that no
+// node can have is refused.
+func (c *nodeChoice) filter() (string, error) {
 	switch fleet.NodeStatus(c.status) {
 	case "", fleet.NodeReady, fleet.NodeInitializing, fleet.NodeDisconnected, fleet.NodeDown:
 	default:
-		return fleet.Errorf(fleet.CodeInvalid, "read --status: a node is never %q", c.status).
+		return "", fleet.Errorf(fleet.CodeInvalid, "read --status: a node is never %q", c.status).
 			WithHint("use ready, initializing, disconnected or down")
 	}
-	return nil
-}
-
-// filter is the expression that a hub takes for the choice; "" is every node.
-func (c *nodeChoice) filter() string {
 	var parts []string
 	if c.site != "" {
 		site := sitePattern(c.site)
@@ -58,7 +47,7 @@ func (c *nodeChoice) filter() string {
 	if c.expression != "" {
 		parts = append(parts, "("+c.expression+")")
 	}
-	return strings.Join(parts, " and ")
+	return strings.Join(parts, " and "), nil
 }
 
 // sitePattern turns a pattern with * and ? into an expression that matches the whole name.

@@ -33,13 +33,10 @@ func TestParsePastTime(t *testing.T) {
 func TestNodeChoice(t *testing.T) {
 	c := nodeChoice{site: "shop-*.north", pool: "tills", status: "ready", expression: `Meta.rack == "r1"`}
 	want := `(Site matches "^shop-.*\\.north$" or Site == "" and Datacenter matches "^shop-.*\\.north$") and NodePool == "tills" and Status == "ready" and (Meta.rack == "r1")`
-	if got := c.filter(); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	if got, err := c.filter(); got != want || err != nil {
+		t.Errorf("got  %s, %v\nwant %s", got, err, want)
 	}
-	if err := c.validate(); err != nil {
-		t.Error(err)
-	}
-	if err := (&nodeChoice{status: "away"}).validate(); err == nil || !strings.Contains(err.Error(), `never "away"`) {
+	if _, err := (&nodeChoice{status: "away"}).filter(); err == nil || !strings.Contains(err.Error(), `never "away"`) {
 		t.Errorf("%v", err)
 	}
 }
