@@ -20,7 +20,7 @@ func operatorCommand(o *operator) *cobra.Command {
 		return c
 	}
 	return group("operator", "Look after the hubs themselves",
-		group("raft", "Show and change how the hubs agree", raftPeers(o), raftTransfer(o), raftRemove(o)),
+		group("raft", "Show and change how the hubs agree", raftPeers(o), raftTransfer(o), raftRemove(o), raftRecover(o)),
 		group("autopilot", "Show how the hubs are", autopilotHealth(o)),
 		group("scheduler", "Show and change how jobs are scheduled", schedulerGet(o), schedulerSet(o)),
 		group("snapshot", "Save the cluster's state, look at what was saved, and restore it", snapshotSave(o), snapshotRestore(o), snapshotInspect(o)),

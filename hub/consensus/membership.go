@@ -42,13 +42,17 @@ func (n *Node) configuration() ([]Peer, fleet.Index, error) {
 	if err := f.Error(); err != nil {
 		return nil, 0, raftError("list hubs", err)
 	}
-	servers := f.Configuration().Servers
+	return sortedPeers(f.Configuration().Servers), fleet.Index(r.LastIndex()), nil
+}
+
+// sortedPeers lists servers by ID.
+func sortedPeers(servers []raft.Server) []Peer {
 	peers := make([]Peer, 0, len(servers))
 	for _, s := range servers {
 		peers = append(peers, Peer{ID: fleet.HubID(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter})
 	}
 	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Compare(a.ID, b.ID) })
-	return peers, fleet.Index(r.LastIndex()), nil
+	return peers
 }
 
 // Add takes a hub in, gives it a vote, or changes its address. A voter stays one,
