@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/api"
 	"skerry/hub/consensus"
 	"skerry/hub/members"
 )
@@ -57,6 +58,9 @@ type Config struct {
 	// yet: an address other than loopback is refused unless HTTPInsecure is set.
 	HTTPBind     string
 	HTTPInsecure bool
+	// HTTPHosts are names and addresses that HTTP requests may be for, beside loopback
+	// and the hub's own addresses: those of a proxy, or of this machine in the DNS.
+	HTTPHosts []string
 	// Debug serves /debug/pprof with the API, to clients on this machine alone.
 	Debug bool
 
@@ -196,6 +200,12 @@ func (c Config) withDefaults() (Config, error) {
 		errs = append(errs, fleet.Errorf(fleet.CodeForbidden,
 			"refuse to serve HTTP without access control on %s", c.HTTPBind).
 			WithHint("serve it on loopback with --http-bind 127.0.0.1, or say that the network is trusted with --http-insecure"))
+	}
+	for _, host := range c.HTTPHosts {
+		if !api.ValidHostName(host) {
+			errs = append(errs, fleet.Errorf(fleet.CodeInvalid, "HTTP host %q: not a host name or an IP address", host).
+				WithHint("give the name alone, without a scheme and without a port"))
+		}
 	}
 	if c.Advertise != "" {
 		if a, err := netip.ParseAddr(c.Advertise); err != nil || a.IsUnspecified() {

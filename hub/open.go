@@ -382,6 +382,7 @@ func (h *Hub) openAPI() error {
 	var err error
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: edges{h}, Jobs: jobs{h}, Garbage: h.collector,
+		Hosts:   append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...),
 		Metrics: h.metrics(), Drivers: drivers, Configs: configs, Debug: h.cfg.Debug, Logs: h.tap, Log: h.log.With("component", "api"),
 	})
 	return err

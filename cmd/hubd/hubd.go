@@ -42,6 +42,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.IntVar(&cfg.QUICPort, "quic-port", hub.DefaultQUICPort, "UDP port of edges and hubs")
 	flags.IntVar(&cfg.GossipPort, "gossip-port", hub.DefaultGossipPort, "TCP and UDP port of gossip between hubs")
 	flags.StringVar(&cfg.HTTPBind, "http-bind", "", "address of the HTTP API (default: that of --bind)")
+	flags.StringSliceVar(&cfg.HTTPHosts, "http-host", nil, "name that HTTP requests may be for, beside localhost and the hub's own addresses (a proxy's, this machine's in the DNS); may be repeated or a list with commas")
 	flags.BoolVar(&cfg.HTTPInsecure, "http-insecure", false, "serve the HTTP API, which has no access control yet, also beyond loopback")
 	flags.BoolVar(&cfg.Debug, "debug", false, "serve profiles of this process under /debug/pprof, to clients on this machine alone")
 	flags.IntVar(&cfg.Workers, "workers", 0, "schedulers on this hub (default: one a processor, at least 2)")

@@ -145,12 +145,16 @@ type Config struct {
 	NewID   func() string
 	Logs    *logtap.Tap // what this hub logs goes through it; nil: nothing is heard
 	Debug   bool        // serve /debug/pprof, to clients on this machine alone
-	Log     *slog.Logger
+	// Hosts are names and addresses (a port is not looked at) that requests may be for,
+	// beside loopback and the address that a connection came in on.
+	Hosts []string
+	Log   *slog.Logger
 }
 
 // API answers requests.
 type API struct {
 	cfg    Config
+	hosts  []string // Config.Hosts as hostName has them
 	mux    *http.ServeMux
 	events *events.Streams
 }
@@ -176,13 +180,20 @@ func New(cfg Config) (*API, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	a := &API{cfg: cfg, mux: http.NewServeMux(), events: events.New(cfg.State)}
+	for _, host := range cfg.Hosts {
+		a.hosts = append(a.hosts, hostName(host))
+	}
 	a.routes()
 	return a, nil
 }
 
-// ServeHTTP answers one request. What is for another region is not passed on, and never
-// done here instead.
+// ServeHTTP answers one request, unless a web page of somebody else may have made it.
+// What is for another region is not passed on, and never done here instead.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := a.checkBrowser(r); err != nil {
+		a.fail(w, err)
+		return
+	}
 	if region := r.URL.Query().Get("region"); region != "" && region != fleet.DefaultRegion {
 		if own := a.cfg.Cluster.Self().Region; region != own {
 			a.fail(w, fleet.Errorf(fleet.CodeInvalid, "no path to region %q: this cluster's is %q", region, own).WithHint(oneRegion))

@@ -133,12 +133,15 @@ func (h *hub) Force(context.Context) error {
 	return nil
 }
 
+// testHosts has the host that httptest.NewRequest asks for.
+var testHosts = []string{"example.com"}
+
 const nodeID = fleet.NodeID("11111111-1111-4111-8111-111111111111")
 
 func mustServe(tb testing.TB) (*hub, *httptest.Server, *nomad.Client) {
 	tb.Helper()
 	h := &hub{store: state.New(), leader: "hub1", logs: "hello\nworld\n"}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Drivers: []string{"raw_exec", "sim"}})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: []string{"raw_exec", "sim"}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -542,7 +545,7 @@ func TestProfiles(t *testing.T) {
 		{true, "192.0.2.7:4000", http.StatusForbidden},
 		{true, "@", http.StatusForbidden},
 	} {
-		a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Debug: tc.debug})
+		a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Debug: tc.debug})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -578,7 +581,7 @@ func FuzzRegister(f *testing.F) {
 	f.Add(`{"Job":null}`)
 	f.Add(`{"Job":{"TaskGroups":[null]}}`)
 	h := &hub{store: state.New(), leader: "hub1"}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Drivers: []string{"raw_exec"}})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"raw_exec"}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -283,7 +283,7 @@ func TestClientsAreMissedWhileCommandsReadNothing(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(p) }()
 		dialer := websocket.Dialer{NetDialContext: p.dial}
-		conn, _, err := dialer.Dial("ws://hub/v1/client/allocation/"+alloc.ID+"/exec?"+escaped(`command=["sleep","9"]`), nil)
+		conn, _, err := dialer.Dial("ws://localhost/v1/client/allocation/"+alloc.ID+"/exec?"+escaped(`command=["sleep","9"]`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

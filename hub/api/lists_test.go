@@ -127,7 +127,7 @@ type lists struct {
 
 func newLists(t *testing.T) *lists {
 	h := &hub{store: state.New(), leader: "hub1"}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Drivers: []string{"sim"}})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Drivers: []string{"sim"}})
 	if err != nil {
 		t.Fatal(err)
 	}
