@@ -162,7 +162,7 @@ func (e *Edge) enrol(ctx context.Context) error {
 // final reports an answer that asking again does not change.
 func final(err error) bool {
 	switch fleet.CodeOf(err) {
-	case fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCertExpiry, fleet.CodeCAMismatch, fleet.CodeForbidden,
+	case fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCertExpiry, fleet.CodeCAMismatch, fleet.CodeForbidden, fleet.CodeRevoked,
 		fleet.CodeConflict, fleet.CodeInvalid, fleet.CodeVersion, fleet.CodeUnsupported:
 		return true
 	}

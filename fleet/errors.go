@@ -24,6 +24,7 @@ const (
 	CodeTokenExpiry Code = "token_expiry" // a join token whose time is over
 	CodeCAMismatch  Code = "ca_mismatch"  // the hub's CA is not the one the token names
 	CodeCertExpiry  Code = "cert_expiry"  // a certificate that ended too long ago to be renewed
+	CodeRevoked     Code = "revoked"      // the node was expelled: it can come back as another one alone
 
 	// Of the protocol between edge and hub.
 	CodeHeartbeatFirst Code = "heartbeat_first" // updates before this session's heartbeat was acknowledged

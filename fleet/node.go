@@ -84,8 +84,10 @@ type Node struct {
 	Fenced []FencedSession
 	// Orphans are allocations that the edge keeps and the cluster has no record of:
 	// it was restored from an older copy. They run until somebody stops them on
-	// site.
+	// site. Of a node that is revoked: what it may still run, which nobody can stop.
 	Orphans []AllocID
+	// Revoked says why the node was expelled; nil: it was not.
+	Revoked *Revocation `json:",omitempty"`
 }
 
 // DriverInfo is one driver's state on a node.

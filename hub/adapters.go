@@ -371,6 +371,10 @@ func (r registry) Known(role, name string) bool {
 	return ok
 }
 
+func (r registry) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
+	return r.h.store.View().Revocation(id)
+}
+
 func (r registry) Record(ctx context.Context, c state.Certificate) error {
 	return r.h.apply(ctx, c)
 }

@@ -87,6 +87,8 @@ func (d *decision) classify(a *fleet.Alloc) *member {
 		m.kind = d.ending(m, node)
 	case node == nil:
 		m.kind, m.reason = lost, "its node was removed"
+	case node.Revoked != nil:
+		m.kind, m.reason = lost, "its node was revoked"
 	case node.Status == fleet.NodeInitializing:
 		m.kind = frozen
 	case a.DesiredTransition.Migrate:

@@ -258,10 +258,10 @@ func (d *decision) leaveEnded(m *member) {
 // window there runs on.
 func (d *decision) unconfirmed(m *member) bool {
 	node := d.in.Nodes[m.a.NodeID]
-	if node != nil && m.a.AwaitsWindow() {
+	if node != nil && node.Revoked == nil && m.a.AwaitsWindow() {
 		return false
 	}
-	gone := node == nil || (node.Status == fleet.NodeDown && m.a.ClientStatus != fleet.ClientUnknown)
+	gone := node == nil || node.Revoked != nil || (node.Status == fleet.NodeDown && m.a.ClientStatus != fleet.ClientUnknown)
 	return gone && m.a.ServerTerminal() && !m.a.ClientTerminal()
 }
 

@@ -190,7 +190,10 @@ func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
 		for _, f := range n.Fenced {
 			notes.Add(fmt.Sprintf("%s: a session from %s was fenced (%s) at %s", n.Name, f.Addr, f.Code, console.LocalTime(console.Nano(f.Time))))
 		}
-		if len(n.Orphans) > 0 {
+		switch {
+		case len(n.Orphans) > 0 && n.Revoked:
+			notes.Add(n.Name + " " + revokedOrphansLine(n.Orphans))
+		case len(n.Orphans) > 0:
 			notes.Add(n.Name + " " + orphansLine(n.Orphans))
 		}
 	}
@@ -205,6 +208,12 @@ func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
 
 // orphansLine says what a node keeps that the cluster does not know, and what to do.
 func orphansLine(ids []fleet.AllocID) string {
+	return fmt.Sprintf("keeps %d allocations that the cluster does not know: %s. They run until somebody stops them there "+
+		"(skerry local stop ID); a job that is registered again gets new ones", len(ids), firstIDs(ids))
+}
+
+// firstIDs names the first of some allocations, and counts the others.
+func firstIDs(ids []fleet.AllocID) string {
 	const named = 5
 	names := make([]string, min(len(ids), named))
 	for i := range names {
@@ -213,8 +222,7 @@ func orphansLine(ids []fleet.AllocID) string {
 	if more := len(ids) - named; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("keeps %d allocations that the cluster does not know: %s. They run until somebody stops them there "+
-		"(skerry local stop ID); a job that is registered again gets new ones", len(ids), strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 // contact says when a node was heard of, or since when it is away.

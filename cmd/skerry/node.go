@@ -36,7 +36,7 @@ func nodeCommand(o *operator) *cobra.Command {
 	}
 	status.Flags().BoolVar(&stats, "stats", false, "show what the machine uses now, as its edge says; with --json that alone")
 	choice.addFlags(status)
-	c.AddCommand(status, nodeHistory(o), nodeDrain(o), nodeEligibility(o), nodePurge(o), nodePool(o))
+	c.AddCommand(status, nodeHistory(o), nodeDrain(o), nodeEligibility(o), nodePurge(o), nodeRevoke(o), nodeRevocations(o), nodePool(o))
 	return c
 }
 
@@ -138,7 +138,13 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 	for _, f := range n.Fenced {
 		t.Add("Fenced", fmt.Sprintf("a session from %s (%s) at %s", f.Addr, f.Code, console.LocalTime(console.Nano(f.Time))))
 	}
-	if len(n.Orphans) > 0 {
+	if n.Revoked != nil {
+		t.Add("Revoked", "at "+console.LocalTime(console.Nano(n.Revoked.Time))+revokedReason(n.Revoked))
+	}
+	switch {
+	case len(n.Orphans) > 0 && n.Revoked != nil:
+		t.Add("Orphaned", revokedOrphansLine(n.Orphans))
+	case len(n.Orphans) > 0:
 		t.Add("Unknown", orphansLine(n.Orphans))
 	}
 	if err := t.Write(w); err != nil {

@@ -59,7 +59,7 @@ func (p *pause) slow() time.Duration { return p.cap/2 + rand.N(p.cap/2+1) }
 // ended in a row without being committed.
 func (p *pause) after(e ending) time.Duration {
 	switch e.err.Code {
-	case fleet.CodeFork, fleet.CodeCloned, fleet.CodeVersion, fleet.CodeForbidden, fleet.CodeCertExpiry:
+	case fleet.CodeFork, fleet.CodeCloned, fleet.CodeVersion, fleet.CodeForbidden, fleet.CodeCertExpiry, fleet.CodeRevoked:
 		return max(p.slow(), e.retryAfter)
 	case fleet.CodeStaleSession:
 		if e.firstTry {

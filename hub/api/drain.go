@@ -37,6 +37,10 @@ func (a *API) changeNode(r *http.Request, command func(*fleet.Node) state.Comman
 	if err != nil {
 		return nil, res.Index, err
 	}
+	return nodeAnswer(res), res.Index, nil
+}
+
+func nodeAnswer(res state.Result) NodeAnswer {
 	answer := NodeAnswer{EvalIDs: res.Evals, NodeModifyIndex: res.Index, Index: res.Index}
 	if answer.EvalIDs == nil {
 		answer.EvalIDs = []fleet.EvalID{}
@@ -44,7 +48,7 @@ func (a *API) changeNode(r *http.Request, command func(*fleet.Node) state.Comman
 	if len(res.Evals) > 0 {
 		answer.EvalID, answer.EvalCreateIndex = res.Evals[0], res.Index
 	}
-	return answer, res.Index, nil
+	return answer
 }
 
 // DrainRequest is the body of a change of a node's drain, in Nomad's shape.

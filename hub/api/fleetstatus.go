@@ -55,6 +55,7 @@ type NodeLine struct {
 	Allocs            map[string]int
 	Fenced            []fleet.FencedSession `json:",omitempty"`
 	Orphans           []fleet.AllocID       `json:",omitempty"` // kept there, not known to the cluster
+	Revoked           bool                  `json:",omitempty"` // expelled: Orphans are what it may still run
 }
 
 // WaitingLine is something that cannot go on.
@@ -128,7 +129,7 @@ func (a *API) hubLines(v *state.View, leader fleet.HubID) []HubStatus {
 func nodeLine(v *state.View, n *fleet.Node) NodeLine {
 	line := NodeLine{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Site: n.AtSite(), NodePool: n.NodePool, Status: n.Status, StatusDescription: n.StatusDescription,
-		Hub: n.Hub, Allocs: map[string]int{}, Fenced: n.Fenced, Orphans: n.Orphans,
+		Hub: n.Hub, Allocs: map[string]int{}, Fenced: n.Fenced, Orphans: n.Orphans, Revoked: n.Revoked != nil,
 	}
 	if n.DisconnectedAt != 0 {
 		at := time.Unix(0, n.DisconnectedAt)

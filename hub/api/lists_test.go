@@ -45,6 +45,7 @@ var listEndpoints = []listed{
 	{"/v1/nodes", "/v1/nodes", "ID", (*lists).node},
 	{"/v1/node/{id}/allocations", "/v1/node/" + string(nodeID) + "/allocations", "ID", (*lists).alloc},
 	{"/v1/node/pools", "/v1/node/pools", "Name", (*lists).pool},
+	{"/v1/node/revocations", "/v1/node/revocations", "NodeID", (*lists).revocation},
 	{"/v1/node/pool/{name}/nodes", "/v1/node/pool/default/nodes", "ID", (*lists).node},
 	{"/v1/node/pool/{name}/jobs", "/v1/node/pool/default/jobs", "ID", (*lists).job},
 	{"/v1/namespaces", "/v1/namespaces", "Name", (*lists).namespace},
@@ -146,6 +147,7 @@ func newLists(t *testing.T) *lists {
 		l.node()
 		l.pool()
 		l.namespace()
+		l.revocation()
 	}
 	for e := range h.store.View().EvalsByJob(fleet.DefaultNamespace, "j0") {
 		l.eval0 = e.ID
@@ -188,6 +190,14 @@ func (l *lists) node() {
 	mustApply(l.t, l.hub, state.NodeRegister{Node: fleet.Node{
 		ID: fleet.NodeID(fleet.DeriveUUID("node", fmt.Sprint(l.n))), Name: fmt.Sprintf("edge%d", l.n), Datacenter: "dc1", NodePool: "default",
 	}, Now: 1})
+}
+
+// revocation expels an edge that was purged before.
+func (l *lists) revocation() {
+	l.n++
+	id := fleet.DeriveUUID("revoked", fmt.Sprint(l.n))
+	mustApply(l.t, l.hub, state.Certificate{Serial: fmt.Sprint(l.n), Subject: "edge:" + id})
+	mustApply(l.t, l.hub, state.NodeRevoke{NodeID: fleet.NodeID(id), EvalSeed: "s", Now: 3})
 }
 
 func (l *lists) pool() {

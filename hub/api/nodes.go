@@ -16,6 +16,8 @@ func (a *API) nodeRoutes() {
 	}))
 	a.mux.HandleFunc("GET /v1/node/pools", a.read(a.listPools))
 	a.put("/v1/node/pools", a.write(a.storePool))
+	a.mux.HandleFunc("GET /v1/node/revocations", a.read(a.listRevocations))
+	a.put("/v1/node/{id}/revoke", a.write(a.revokeNode))
 	a.mux.HandleFunc("DELETE /v1/node/pool/{name}", a.write(a.deletePool))
 	a.mux.HandleFunc("GET /v1/node/pool/{name}/nodes", a.read(a.poolNodes))
 	a.mux.HandleFunc("GET /v1/node/pool/{name}/jobs", a.read(a.poolJobs))

@@ -188,8 +188,8 @@ func (c *chooser) finished(a *fleet.Alloc) bool {
 	if !a.ClientTerminal() {
 		return false
 	}
-	_, known := c.view.Node(a.NodeID)
-	return !known || !a.OccupiesNode()
+	n, known := c.view.Node(a.NodeID)
+	return !known || n.Revoked != nil || !a.OccupiesNode()
 }
 
 // free reports whether nothing of a job that lives depends on the record of one of its

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -212,4 +213,20 @@ func (w *wire) answerProbes() (wait func()) {
 			w.tb.Fatal(err)
 		}
 	}
+}
+
+// The session of a node that is revoked ends at once, and no other one is opened.
+func TestSessionOfARevokedNodeEnds(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	w := h.mustDial(t, node1)
+	w.open(1, "agent-1")
+	h.mustApply(state.NodeRevoke{NodeID: node1, Reason: "stolen", EvalSeed: "s", Now: time.Now().UnixNano()})
+	if r := w.expectRefused(fleet.CodeRevoked); !strings.Contains(r.Message, "stolen") || r.Hint == "" {
+		t.Errorf("told %+v", r)
+	}
+	again := h.mustDial(t, node1)
+	again.welcomed(again.hello(2, "agent-1"))
+	again.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1})
+	again.expectRefused(fleet.CodeRevoked)
 }

@@ -128,12 +128,14 @@ func New(cfg Config) (*Gateway, error) {
 	}, nil
 }
 
-// Run folds updates, and watches whether there is a leader, until ctx ends.
+// Run folds updates, watches whether there is a leader, and ends the sessions of nodes
+// that are revoked, until ctx ends.
 // Sessions need it.
 func (g *Gateway) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return g.folder.run(ctx) })
 	work.Go(func() error { g.leader.watch(ctx, g.cfg.Led); return nil })
+	work.Go(func() error { g.endRevokedSessions(ctx); return nil })
 	return work.Wait()
 }
 
@@ -212,6 +214,7 @@ func (g *Gateway) enter(s *session, epoch fleet.Epoch) {
 	if older != nil && !planted.On(planted.ForgetFencing) {
 		older.fence(staleEpoch(s.node))
 	}
+	g.endIfRevoked(s) // endRevokedSessions may have looked before the session was here
 }
 
 func (g *Gateway) leave(s *session) {

@@ -80,6 +80,10 @@ func (p *pusher) run(ctx context.Context, epoch fleet.Epoch) {
 			p.s.fence(syncproto.Refused{Code: fleet.CodeNotFound, Message: "the cluster does not know the node any more"})
 			return
 		}
+		if r, ok := p.s.revoked(); ok { // which also made the epoch an older one
+			p.s.fence(r)
+			return
+		}
 		if r, over := superseded(node, epoch); over && !planted.On(planted.RefuseSilently) {
 			p.s.fence(r)
 			return

@@ -27,7 +27,10 @@ type Registry interface {
 	Token(id string) (*state.JoinToken, bool)
 	// Known reports whether a hub or an edge of that name is a member already.
 	Known(role, name string) bool
-	// Record commits that a certificate was issued.
+	// Revocation is why an edge was expelled; false: it was not.
+	Revocation(id fleet.NodeID) (*fleet.Revocation, bool)
+	// Record commits that a certificate was issued. It refuses (revoked) where the edge
+	// was expelled meanwhile.
 	Record(ctx context.Context, c state.Certificate) error
 }
 
@@ -125,17 +128,30 @@ func shown(conn *transport.Conn) *x509.Certificate {
 	return nil
 }
 
-// CheckEdge says no to the edge at the other side of a connection where its
-// certificate ended too long ago. It is CodeCertExpiry.
+// CheckEdge says no to the edge at the other side of a connection where it was
+// expelled (CodeRevoked), or its certificate ended too long ago (CodeCertExpiry).
 func (e *Enrolment) CheckEdge(conn *transport.Conn) *fleet.Error {
-	if cert := shown(conn); cert != nil {
-		return e.checkAge(cert, e.cfg.Now())
+	cert := shown(conn)
+	if cert == nil {
+		return nil // TLS does not let it come to this
 	}
-	return nil // TLS does not let it come to this
+	if _, name, ok := identity.Subject(cert); ok {
+		if err := e.checkRevoked("check an edge", fleet.NodeID(name)); err != nil {
+			return err
+		}
+	}
+	return e.checkAge(cert, e.cfg.Now())
+}
+
+func (e *Enrolment) checkRevoked(doing string, id fleet.NodeID) *fleet.Error {
+	if r, ok := e.cfg.Registry.Revocation(id); ok {
+		return state.RevokedError(doing, r)
+	}
+	return nil
 }
 
 // Enroll answers one request. Errors are *fleet.Error: token_bad, token_expiry,
-// cert_expiry, forbidden (the token is not for that role, the certificate of
+// cert_expiry, revoked, forbidden (the token is not for that role, the certificate of
 // another edge), conflict (the name is taken), invalid, unavailable.
 func (e *Enrolment) Enroll(ctx context.Context, from Applicant, req syncproto.Enroll) (syncproto.Enrolled, error) {
 	log := e.cfg.Log.With("role", req.Role, "name", req.ID, "remote", from.Addr.String(), "token", req.TokenID, "renewal", from.Cert != nil)
@@ -162,6 +178,9 @@ func (e *Enrolment) enroll(ctx context.Context, held *x509.Certificate, req sync
 	if err := CheckClock(now, ca.cert); err != nil { // whoever asks can ask another hub, or later
 		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong, it says %s", stamp(now)).
 			WithHint("set it: certificates and join tokens go by it")
+	}
+	if err := e.checkRevoked("enrol", fleet.NodeID(req.ID)); err != nil && req.Role == syncproto.RoleEdge {
+		return syncproto.Enrolled{}, err
 	}
 	if held == nil {
 		err = e.checkNewcomer(req, now)

@@ -30,6 +30,7 @@ const nodeID = "3f0c9f62-1111-4222-8333-444455556666"
 type registry struct {
 	cluster *state.Cluster
 	known   map[string]bool
+	revoked map[fleet.NodeID]*fleet.Revocation
 	fail    error
 
 	mu      sync.Mutex
@@ -42,6 +43,11 @@ func (r *registry) Known(role, name string) bool    { return r.known[role+":"+na
 func (r *registry) Token(id string) (*state.JoinToken, bool) {
 	t, ok := r.tokens[id]
 	return t, ok
+}
+
+func (r *registry) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
+	why, ok := r.revoked[id]
+	return why, ok
 }
 
 func (r *registry) Record(_ context.Context, c state.Certificate) error {

@@ -317,3 +317,36 @@ func FuzzLoadAuthority(f *testing.F) {
 		}
 	})
 }
+
+// An edge that was expelled gets no certificate any more, whatever it shows.
+func TestRevokedEdgesGetNoCertificate(t *testing.T) {
+	r := mustRegistry(t)
+	token := r.mustToken(0, syncproto.RoleEdge)
+	held := mustIssue(t, *r.cluster, syncproto.RoleEdge, nodeID).Cert
+	e := mustEnrolment(t, r, start)
+	req := syncproto.Enroll{Role: syncproto.RoleEdge, ID: nodeID, CSR: mustRequest(t, syncproto.RoleEdge, nodeID)}
+	withToken := req
+	withToken.TokenID, withToken.Secret = token.ID, token.Secret
+	for _, revoked := range []bool{false, true} {
+		if revoked {
+			r.revoked = map[fleet.NodeID]*fleet.Revocation{nodeID: {NodeID: nodeID, Reason: "stolen"}}
+		}
+		r.records = nil
+		for name, try := range map[string]struct {
+			held *x509.Certificate
+			req  syncproto.Enroll
+		}{
+			"renewal": {held, req}, "renewal with a token": {held, withToken}, "as a newcomer": {nil, withToken},
+		} {
+			answer, err := e.Enroll(t.Context(), pki.Applicant{Addr: &net.UDPAddr{}, Cert: try.held}, try.req)
+			switch {
+			case !revoked && err != nil:
+				t.Fatalf("%s, not revoked: %v", name, err)
+			case revoked && (fleet.CodeOf(err) != fleet.CodeRevoked || answer.Cert != nil || len(r.records) > 0):
+				t.Fatalf("%s: %v, recorded %v", name, err, r.records)
+			case revoked && !strings.Contains(fleet.AsError(err).Hint, "another node"):
+				t.Fatalf("%s: the hint is %q", name, fleet.AsError(err).Hint)
+			}
+		}
+	}
+}

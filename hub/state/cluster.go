@@ -33,12 +33,7 @@ func (t *tx) applyCluster(c Command) Result {
 	case SnapshotDrop:
 		return t.snapshotDrop(c)
 	case Certificate:
-		if c.Replaces != "" {
-			t.certificates.remove(key(c.Replaces))
-		}
-		t.certificates.put(key(c.Serial), &c)
-		t.bump(tableCertificates)
-		return Result{}
+		return t.certificate(c)
 	}
 	panic(fmt.Sprintf("apply entry %d: unknown command %T", t.index, c))
 }

@@ -62,9 +62,10 @@ func (t *tx) collect(c Collect) Result {
 
 // finished reports whether an allocation is over for good: one that is out of sight
 // is not, nor one that was given up and that its edge may still be running, unless
-// the node was purged.
+// the node was purged or revoked.
 func (t *tx) finished(a *fleet.Alloc) bool {
-	return a.ClientTerminal() && (!a.OccupiesNode() || t.nodes.at(t, key(string(a.NodeID))) == nil)
+	n := t.nodes.at(t, key(string(a.NodeID)))
+	return a.ClientTerminal() && (!a.OccupiesNode() || n == nil || n.Revoked != nil)
 }
 
 func (t *tx) collectJob(c CollectedJob) {

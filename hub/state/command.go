@@ -38,6 +38,7 @@ const (
 	KindSnapshotPart      Kind = 90
 	KindSnapshotRestore   Kind = 91
 	KindSnapshotDrop      Kind = 92
+	KindNodeRevoke        Kind = 110
 )
 
 // Command is an entry of the replicated log. Applying one is pure: everything
@@ -322,6 +323,7 @@ func (Hub) Kind() Kind             { return KindHub }
 func (NodeDrain) Kind() Kind       { return KindNodeDrain }
 func (DrainStep) Kind() Kind       { return KindDrainStep }
 func (NodePurge) Kind() Kind       { return KindNodePurge }
+func (NodeRevoke) Kind() Kind      { return KindNodeRevoke }
 func (NodeEvaluate) Kind() Kind    { return KindNodeEvaluate }
 func (Collect) Kind() Kind         { return KindCollect }
 

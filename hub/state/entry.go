@@ -134,4 +134,5 @@ var commands = map[Kind]reflect.Type{
 	KindSnapshotPart:      reflect.TypeFor[SnapshotPart](),
 	KindSnapshotRestore:   reflect.TypeFor[SnapshotRestore](),
 	KindSnapshotDrop:      reflect.TypeFor[SnapshotDrop](),
+	KindNodeRevoke:        reflect.TypeFor[NodeRevoke](),
 }

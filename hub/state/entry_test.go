@@ -86,6 +86,7 @@ func samples() []state.Command {
 		state.SnapshotPart{Restore: "r", Number: 1, Data: []byte{1, 2}},
 		state.SnapshotRestore{Restore: "r", Size: 3, Sum: []byte{3}, EvalSeed: "s", Now: 90},
 		state.SnapshotDrop{Restore: "r"},
+		state.NodeRevoke{NodeID: n.ID, Reason: "stolen", EvalSeed: "s", Now: 110},
 	}
 }
 

@@ -125,7 +125,7 @@ func (t *tx) evalDelete(c EvalDelete) Result {
 		switch a := t.alloc(id); {
 		case a == nil:
 			continue
-		case !a.ClientTerminal() || a.OccupiesNode():
+		case !a.ClientTerminal() || a.OccupiesNode() && !t.finished(&a.Alloc):
 			return refused(fleet.CodeConflict, "delete allocation %s: it is %s", id, a.ClientStatus)
 		default:
 			t.dropAlloc(a)

@@ -18,6 +18,9 @@ func (t *tx) nodeRegister(c NodeRegister) Result {
 	if c.Node.ID == "" {
 		return refused(fleet.CodeInvalid, "register node %q: it has no id", c.Node.Name)
 	}
+	if res := t.refuseRevoked("register a node", c.Node.ID); res != nil {
+		return *res
+	}
 	if err := c.Node.ValidatePorts(); err != nil {
 		return refused(fleet.CodeInvalid, "register node %s: %v", fleet.Short(c.Node.ID), err)
 	}

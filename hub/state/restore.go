@@ -246,6 +246,8 @@ func (in *loader) clusterRecord(kind byte, body []byte) error {
 		return into(body, func(r *fleet.Pool) error { t.pools.put(key(r.Name), r); return nil })
 	case recordCertificate:
 		return into(body, func(r *Certificate) error { t.certificates.put(key(r.Serial), r); return nil })
+	case recordRevocation:
+		return into(body, func(r *fleet.Revocation) error { t.revocations.put(key(string(r.NodeID)), r); return nil })
 	case recordScheduler:
 		return into(body, func(r *fleet.SchedulerConfiguration) error { t.scheduling.put(key(tableScheduler), r); return nil })
 	case recordNamespace:

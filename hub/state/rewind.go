@@ -11,7 +11,7 @@ import (
 // to the cluster and what has happened out there are not undone by reading a file:
 //
 //   - The cluster's identity, its hubs, join tokens and certificates stay as they are,
-//     and so does a node that enrolled since.
+//     and so does a node that enrolled since. One that was revoked stays so.
 //   - Indexes go on: the restore is an entry like any other, later than all that the
 //     forgotten time has told anybody.
 //   - Epochs go on: every node's is beyond the one that it had, so no session of
@@ -38,6 +38,7 @@ func (t *tx) rewind(old *View, from fleet.Index, c SnapshotRestore) {
 	t.keepMembers(old)
 	t.noteRestore(from, c.Now)
 	rewound := t.rewindNodes(old, from, c.Now)
+	t.expelRevoked(old, &w)
 	t.keepEnded(old, &w)
 	t.keepPlaced(old, rewound, &w)
 	t.keepLaunched(old)

@@ -17,6 +17,7 @@ const (
 	tableHubs         = "hubs"
 	tablePools        = "pools"
 	tableCertificates = "certificates"
+	tableRevocations  = "revocations"
 	tableJobs         = "jobs"
 	tableBodies       = "bodies"
 	tableNodes        = "nodes"
@@ -215,6 +216,7 @@ func schema() *memdb.DBSchema {
 		table(tablePools, func(r *fleet.Pool) []byte { return key(r.Name) }),
 		table(tableNamespaces, func(r *fleet.Namespace) []byte { return key(r.Name) }),
 		table(tableCertificates, func(r *Certificate) []byte { return key(r.Serial) }),
+		table(tableRevocations, func(r *fleet.Revocation) []byte { return key(string(r.NodeID)) }),
 		table(tableJobs, jobRowKey, some(indexPeriodic, jobRowKey, func(r *jobRow) bool { return r.job.IsPeriodic() })),
 		table(tableBodies, func(r *bodyRow) []byte { return bodyKey(r.job) }),
 		table(tableNodes, nodeRowKey, some(indexDraining, nodeRowKey, func(r *nodeRow) bool { return r.DrainStrategy != nil })),

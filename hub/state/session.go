@@ -13,6 +13,9 @@ import (
 // node's history, that the node is ready.
 func (t *tx) sessionOpen(c SessionOpen) Result {
 	known := t.nodes.at(t, key(string(c.NodeID)))
+	if res := t.refuseRevoked("open a session", c.NodeID); res != nil {
+		return *res
+	}
 	switch {
 	case known == nil && c.Node == nil:
 		return refused(fleet.CodeNotFound, "open a session of node %s: it is not registered", fleet.Short(c.NodeID))

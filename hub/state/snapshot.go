@@ -52,6 +52,8 @@ const (
 
 	recordRestored = 90
 	recordPart     = 91
+
+	recordRevocation = 110
 )
 
 // What a record holds beyond what its noun does.
@@ -159,6 +161,9 @@ func (v *View) persistCluster(out *recordWriter) {
 	}
 	for r := range scan[Certificate](v.txn, tableCertificates, indexID, nil) {
 		out.put(recordCertificate, *r)
+	}
+	for r := range scan[fleet.Revocation](v.txn, tableRevocations, indexID, nil) {
+		out.put(recordRevocation, *r)
 	}
 	for r := range scan[fleet.SchedulerConfiguration](v.txn, tableScheduler, indexID, nil) {
 		out.put(recordScheduler, *r)

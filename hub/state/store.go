@@ -111,6 +111,8 @@ func (t *tx) apply(c Command) Result {
 		return t.drainStep(c)
 	case NodePurge:
 		return t.nodePurge(c)
+	case NodeRevoke:
+		return t.nodeRevoke(c)
 	case NodeEvaluate:
 		return t.nodeEvaluate(c)
 	case Collect:

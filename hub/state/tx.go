@@ -23,6 +23,7 @@ type tx struct {
 	hubs         working[HubAddr]
 	pools        working[fleet.Pool]
 	certificates working[Certificate]
+	revocations  working[fleet.Revocation]
 	jobs         working[jobRow]
 	bodies       working[bodyRow]
 	nodes        working[nodeRow]
@@ -51,6 +52,7 @@ func begin(db *memdb.MemDB, index fleet.Index) *tx {
 	t.hubs.table = tableHubs
 	t.pools.table = tablePools
 	t.certificates.table = tableCertificates
+	t.revocations.table = tableRevocations
 	t.jobs.table = tableJobs
 	t.bodies.table = tableBodies
 	t.nodes.table = tableNodes
@@ -151,6 +153,7 @@ func (t *tx) writeAll(out *memdb.Txn) {
 	t.hubs.write(out)
 	t.pools.write(out)
 	t.certificates.write(out)
+	t.revocations.write(out)
 	t.jobs.write(out)
 	t.bodies.write(out)
 	t.nodes.write(out)

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"skerry/cmd/console"
+	"skerry/fleet"
+	"skerry/hub/api"
+	"skerry/syncproto"
+	"skerry/syncproto/identity"
+)
+
+func nodeRevoke(o *operator) *cobra.Command {
+	var req api.RevokeRequest
+	c := &cobra.Command{
+		Use: "revoke ID", Short: "Expel an edge for good: refuse its certificate, and replace what it ran", Args: cobra.ExactArgs(1),
+		Long: `Expel an edge for good, such as one that was stolen. All hubs end its session at once and refuse its certificate;
+it cannot renew it. Its allocations are lost, and replaced as their jobs say. What it still runs out there goes on
+without anybody being able to stop it from here: node status shows it as orphaned.
+
+This cannot be taken back. Where the machine shall come back, start it with an empty data directory and a new join
+token: it will be another node. A node that was purged is revoked by its whole id.`,
+		Example: `  skerry node revoke --reason "stolen from shop 17" 3f0c9f62
+  skerry node revocations`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			id, name := fleet.NodeID(args[0]), ""
+			node, err := hub.FindNode(cmd.Context(), args[0])
+			switch {
+			case err == nil:
+				id, name = node.ID, " ("+node.Name+")"
+			case fleet.CodeOf(err) != fleet.CodeNotFound || !identity.ValidName(syncproto.RoleEdge, args[0]):
+				return err
+			}
+			var answer api.NodeAnswer
+			if err := hub.Write(cmd.Context(), http.MethodPut, "/v1/node/"+string(id)+"/revoke", req, &answer); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), answer)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s%s is revoked\n", shown(id), name)
+			return err
+		},
+	}
+	c.Flags().StringVar(&req.Reason, "reason", "", "why, for whoever looks at the node later")
+	return c
+}
+
+func nodeRevocations(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "revocations", Short: "List the edges that were expelled", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			hub, err := o.client()
+			if err != nil {
+				return err
+			}
+			var list []fleet.Revocation
+			if _, err := hub.Read(cmd.Context(), "/v1/node/revocations", nil, &list); err != nil {
+				return err
+			}
+			if o.json {
+				return console.JSON(cmd.OutOrStdout(), list)
+			}
+			if len(list) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "No node was revoked.")
+				return err
+			}
+			t := console.Table{Heads: []string{"ID", "NAME", "REVOKED", "CERTIFICATES", "REASON"}}
+			for _, r := range list {
+				t.Add(shown(r.NodeID), r.Name, console.LocalTime(console.Nano(r.Time)), len(r.Serials), r.Reason)
+			}
+			return t.Write(cmd.OutOrStdout())
+		},
+	}
+}
+
+func revokedReason(r *fleet.Revocation) string {
+	if r.Reason == "" {
+		return ""
+	}
+	return ": " + r.Reason
+}
+
+// revokedOrphansLine says what a revoked node may still run.
+func revokedOrphansLine(ids []fleet.AllocID) string {
+	return fmt.Sprintf("may still run %d allocations, which nobody can stop from here: %s", len(ids), firstIDs(ids))
+}

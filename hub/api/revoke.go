@@ -1,0 +1,45 @@
+package api
+
+import (
+	"net/http"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+	"skerry/syncproto/identity"
+)
+
+// maxReason bounds why something is done, in bytes.
+const maxReason = 512
+
+// RevokeRequest is the body of a revocation; there need be none.
+type RevokeRequest struct{ Reason string }
+
+// revokeNode expels an edge. The id must be whole: also a node that is not known any
+// more can be revoked.
+func (a *API) revokeNode(r *http.Request) (any, fleet.Index, error) {
+	var req RevokeRequest
+	if err := optionalBody(r, &req); err != nil {
+		return nil, 0, err
+	}
+	id := r.PathValue("id")
+	switch {
+	case !identity.ValidName(syncproto.RoleEdge, id):
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %q: that is no whole node id", id)
+	case len(req.Reason) > maxReason:
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %s: the reason has %d bytes, at most %d", fleet.Short(fleet.NodeID(id)), len(req.Reason), maxReason)
+	}
+	res, err := a.apply(r.Context(), state.NodeRevoke{
+		NodeID: fleet.NodeID(id), Reason: req.Reason, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(),
+	})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return nodeAnswer(res), res.Index, nil
+}
+
+func (a *API) listRevocations(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	id := func(r *fleet.Revocation) string { return string(r.NodeID) }
+	answer, err := page(r, beginning(q, v.Revocations(), id), id, same[*fleet.Revocation])
+	return answer, v.TableIndex("revocations"), err
+}

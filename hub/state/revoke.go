@@ -1,0 +1,145 @@
+package state
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// NodeRevoke expels an edge (see fleet.Revocation), and gives up what it had. The
+// node need not be known any more: the certificate of one that was purged is still
+// good until it is revoked. A node that is revoked already stays as it is.
+type NodeRevoke struct {
+	NodeID   fleet.NodeID
+	Reason   string
+	EvalSeed string
+	Now      int64
+}
+
+func (t *tx) nodeRevoke(c NodeRevoke) Result {
+	if t.revocation(c.NodeID) != nil {
+		return Result{}
+	}
+	n := t.node(c.NodeID)
+	r := &fleet.Revocation{
+		NodeID: c.NodeID, Serials: t.serialsOf(c.NodeID), Reason: c.Reason, Time: c.Now, CreateIndex: t.index,
+	}
+	if n == nil && len(r.Serials) == 0 {
+		return Result{Err: fleet.Errorf(fleet.CodeNotFound, "revoke node %s: there is no such node, and none ever got a certificate", c.NodeID).
+			WithHint("a node that was purged is revoked by its whole id")}
+	}
+	w := wake{seed: c.EvalSeed, now: c.Now}
+	if n != nil {
+		r.Name = n.Name
+		t.expel(n, r, &w)
+	}
+	t.revocations.put(key(string(c.NodeID)), r)
+	t.bump(tableRevocations)
+	return Result{Evals: t.wakeJobs(&w)}
+}
+
+// expel moves the entry's own copy of a node down for good. The new epoch has
+// whatever its session still says refused; what it may still run is shown as its
+// orphans, since nobody can stop it from here.
+func (t *tx) expel(n *nodeRow, r *fleet.Revocation, w *wake) {
+	why := "revoked"
+	if r.Reason != "" {
+		why += ": " + r.Reason
+	}
+	n.Revoked = r
+	n.Orphans = nil
+	for _, id := range t.allocsOn(n.ID) {
+		if a := t.alloc(id); !a.EndedOnEdge() {
+			n.Orphans = append(n.Orphans, id)
+			w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
+		}
+	}
+	slices.Sort(n.Orphans)
+	if n.Epoch > 0 {
+		n.Epoch++
+	}
+	if n.DisconnectedAt == 0 {
+		n.DisconnectedAt = w.now
+	}
+	if n.DrainStrategy != nil {
+		n.endDrain(fleet.DrainCanceled, w.now)
+	}
+	n.SchedulingEligibility = fleet.NodeIneligible
+	t.become(n, fleet.NodeDown, why, w.now)
+	n.event("Cluster", "Node "+why, w.now, t.index)
+	t.nodeMark(n, "revoked", r.Reason, w.now)
+	t.markAllocs(n, fleet.EventNodeDown, why, w.now)
+}
+
+// expelRevoked expels what a restore brought back.
+func (t *tx) expelRevoked(old *View, w *wake) {
+	for r := range old.Revocations() {
+		t.revocations.put(key(string(r.NodeID)), r)
+		if n := t.node(r.NodeID); n != nil {
+			t.expel(n, r, w)
+		}
+	}
+}
+
+// serialsOf lists the certificates that are known of an edge.
+func (t *tx) serialsOf(id fleet.NodeID) []string {
+	var serials []string
+	for c := range scan[Certificate](t.base, tableCertificates, indexID, nil) {
+		if c.Subject == subjectOf(id) {
+			serials = append(serials, c.Serial)
+		}
+	}
+	return serials
+}
+
+func subjectOf(id fleet.NodeID) string { return syncproto.RoleEdge + ":" + string(id) }
+
+func (t *tx) revocation(id fleet.NodeID) *fleet.Revocation {
+	return t.revocations.at(t, key(string(id)))
+}
+
+// refuseRevoked is the answer to an edge that is revoked; nil: it is not.
+func (t *tx) refuseRevoked(doing string, id fleet.NodeID) *Result {
+	if r := t.revocation(id); r != nil {
+		return &Result{Err: RevokedError(doing, r)}
+	}
+	return nil
+}
+
+// RevokedError says to an edge that it is expelled, and what to do about it.
+func RevokedError(doing string, r *fleet.Revocation) *fleet.Error {
+	why := ""
+	if r.Reason != "" {
+		why = ": " + r.Reason
+	}
+	return fleet.Errorf(fleet.CodeRevoked, "%s: node %s was revoked%s", doing, fleet.Short(r.NodeID), why).
+		WithHint("its certificate is of no use any more; where this machine shall come back, start it with an empty data directory and a new join token: it will be another node")
+}
+
+// certificate records one that was issued, unless its edge was revoked meanwhile.
+func (t *tx) certificate(c Certificate) Result {
+	if id, isEdge := strings.CutPrefix(c.Subject, syncproto.RoleEdge+":"); isEdge {
+		if res := t.refuseRevoked("record a certificate", fleet.NodeID(id)); res != nil {
+			return *res
+		}
+	}
+	if c.Replaces != "" {
+		t.certificates.remove(key(c.Replaces))
+	}
+	t.certificates.put(key(c.Serial), &c)
+	t.bump(tableCertificates)
+	return Result{}
+}
+
+// Revocation returns why an edge was expelled; ok is false where it was not.
+func (v *View) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
+	return one[fleet.Revocation](v, tableRevocations, key(string(id)))
+}
+
+// Revocations lists the edges that were expelled, by node id.
+func (v *View) Revocations() iter.Seq[*fleet.Revocation] {
+	return all[fleet.Revocation](v, tableRevocations, indexID, nil)
+}
