@@ -17,6 +17,7 @@ var (
 	decMode = mustMode(cbor.DecOptions{
 		IndefLength:      cbor.IndefLengthForbidden,
 		TagsMd:           cbor.TagsForbidden,
+		MaxNestedLevels:  96, // a job's specification, which has 48, within a plan
 		MaxArrayElements: 1 << 20,
 		MaxMapPairs:      1 << 20,
 		// A task's Config comes out as it is in the state.

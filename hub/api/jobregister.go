@@ -156,15 +156,8 @@ func (a *API) regionProblems(job *fleet.Job) fleet.Problems {
 
 // tooLarge reports a job that no edge could be sent.
 func tooLarge(job *fleet.Job) fleet.Problems {
-	spec, err := state.EncodeSpec(job)
-	switch {
-	case err != nil:
-		return fleet.Problems{{Message: err.Error()}}
-	case len(spec) > state.MaxSpec:
-		return fleet.Problems{{
-			Message: fmt.Sprintf("the specification has %d bytes when encoded, at most %d can be sent to an edge", len(spec), state.MaxSpec),
-			Hint:    "split the job, or let its tasks fetch what is large",
-		}}
+	if why := state.CheckSpec(job); why != "" {
+		return fleet.Problems{{Message: why, Hint: "split the job, or let its tasks fetch what is large"}}
 	}
 	return nil
 }

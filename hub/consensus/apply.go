@@ -123,7 +123,7 @@ func (n *Node) Alone(ctx context.Context, c state.Command) (state.Result, error)
 func encode(c state.Command) ([]byte, error) {
 	cmd, err := state.Encode(c)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "encode a command: %v", err)
+		return nil, fmt.Errorf("commit a command: %w", err)
 	}
 	if len(cmd) > MaxCommand {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "apply a command: %d bytes, at most %d are allowed", len(cmd), MaxCommand)

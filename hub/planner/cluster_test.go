@@ -44,6 +44,9 @@ func (c *cluster) Apply(_ context.Context, cmd state.Command) (state.Result, err
 			return state.Result{}, err
 		}
 	}
+	if _, err := state.Encode(cmd); err != nil {
+		return state.Result{}, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.apply(cmd), nil

@@ -25,11 +25,21 @@ const (
 	majorOther = 7
 )
 
-// maxItems bounds maps and list elements of one record: what makes decoding take
-// more memory than the bytes it reads. An entry of 1,000 placements has 20,000.
-const maxItems = 1 << 17
+// Bounds of one record, in map entries and list elements, and in maps and lists within
+// each other: they make decoding take not much more memory than the bytes that it reads.
+// What is read may be larger than what is written, so that nothing that a hub has written
+// can be unreadable. An entry of 1,000 placements has 20,000 items.
+const (
+	maxItems     = 1 << 17 // of a command that is written
+	maxReadItems = 1 << 19
+	maxNesting   = 64
+)
 
-const maxNesting = 64
+// Bounds of a job's specification: it is a part of other records.
+const (
+	maxSpecItems   = 1 << 16
+	maxSpecNesting = 48
+)
 
 var decoding = mustDecMode()
 
@@ -43,8 +53,8 @@ func mustDecMode() cbor.DecMode {
 		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField,
 		FieldNameMatching: cbor.FieldNameMatchingCaseSensitive,
 		MaxNestedLevels:   maxNesting,
-		MaxArrayElements:  maxItems,
-		MaxMapPairs:       maxItems,
+		MaxArrayElements:  maxReadItems,
+		MaxMapPairs:       maxReadItems,
 	}.DecMode()
 	if err != nil {
 		panic(fmt.Sprintf("set up the decoder: %v", err)) // constant options
@@ -53,24 +63,26 @@ func mustDecMode() cbor.DecMode {
 }
 
 // decode reads one value into v, which must be empty. It takes no more memory
-// than a small multiple of maxItems structs, whatever b claims.
+// than a small multiple of maxReadItems structs, whatever b claims.
 func decode(b []byte, v any) error {
-	if err := bound(b); err != nil {
+	if err := bound(b, maxReadItems, maxNesting); err != nil {
 		return err
 	}
 	return decoding.Unmarshal(b, v)
 }
 
-// bound walks b without decoding it and refuses more than maxItems. What is
-// malformed is left for the decoder to name.
-func bound(b []byte) error {
+// bound walks b without decoding it and refuses more items, or deeper nesting, than
+// are allowed. What is malformed is left for the decoder to name.
+func bound(b []byte, maxItems uint64, maxNesting int) error {
 	items := uint64(0)
+	var open []uint64 // how many values the maps and lists around still lack
 	for len(b) > 0 {
 		major, n, size := readHead(b)
 		if size == 0 {
 			return nil
 		}
 		b = b[size:]
+		values := uint64(0)
 		switch major {
 		case majorBytes, majorText:
 			if n > uint64(len(b)) {
@@ -81,6 +93,22 @@ func bound(b []byte) error {
 			if items += 1 + n; n > maxItems || items > maxItems {
 				return fmt.Errorf("more than %d items", maxItems)
 			}
+			if values = n; major == majorMap {
+				values = 2 * n
+			}
+		}
+		if values > 0 {
+			if open = append(open, values); len(open) > maxNesting {
+				return fmt.Errorf("nested more than %d deep", maxNesting)
+			}
+			continue
+		}
+		for len(open) > 0 {
+			last := &open[len(open)-1]
+			if *last--; *last > 0 {
+				break
+			}
+			open = open[:len(open)-1]
 		}
 	}
 	return nil

@@ -20,18 +20,22 @@ const entryVersion = 1
 // below it: an entry is fsynced and sent to every hub as one piece.
 const MaxEntry = 8 << 20
 
-// Encode returns a command as the bytes of a log entry. A command that is larger
-// than MaxEntry is refused with CodeInvalid.
+// ErrTooLarge is wrapped by Encode's error for a command that no entry holds: more than
+// MaxEntry bytes, or more items than a hub decodes.
+var ErrTooLarge = fleet.Errorf(fleet.CodeInvalid, "too large for an entry of the log")
+
+// Encode returns a command as the bytes of a log entry. A command that is too large is
+// refused with ErrTooLarge (CodeInvalid).
 func Encode(c Command) ([]byte, error) {
 	if _, ok := empty(c.Kind()); !ok {
 		return nil, fleet.Errorf(fleet.CodeInternal, "encode command %T: no such kind %d", c, c.Kind())
 	}
 	b := appendValue([]byte{entryVersion, byte(c.Kind())}, c)
 	if len(b) > MaxEntry {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "encode command %T: %d bytes are more than an entry holds", c, len(b))
+		return nil, fmt.Errorf("encode command %T: %d bytes, at most %d: %w", c, len(b), MaxEntry, ErrTooLarge)
 	}
-	if err := bound(b[2:]); err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "encode command %T: %v", c, err)
+	if err := bound(b[2:], maxItems, maxNesting); err != nil {
+		return nil, fmt.Errorf("encode command %T: %v: %w", c, err, ErrTooLarge)
 	}
 	return b, nil
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 
 	"skerry/fleet"
 )
@@ -22,10 +23,26 @@ func EncodeSpec(j *fleet.Job) ([]byte, error) {
 	spec.Version, spec.SubmitTime, spec.SpecHash, spec.VersionTag = 0, 0, "", nil
 	spec.CreateIndex, spec.ModifyIndex, spec.JobModifyIndex = 0, 0, 0
 	b := encode(spec)
-	if err := bound(b); err != nil {
+	if err := bound(b, maxItems, maxNesting); err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "encode job %s: %v", j.ID, err)
 	}
 	return b, nil
+}
+
+// CheckSpec says why a job that is to be registered is too large for the log or for the
+// frame that brings it to an edge, or "".
+func CheckSpec(j *fleet.Job) string {
+	spec, err := EncodeSpec(j)
+	if err == nil {
+		err = bound(spec, maxSpecItems, maxSpecNesting)
+	}
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the specification is too large: %v", err)
+	case len(spec) > MaxSpec:
+		return fmt.Sprintf("the specification has %d bytes when encoded, at most %d can be sent to an edge", len(spec), MaxSpec)
+	}
+	return ""
 }
 
 // SpecHash is the content hash of EncodeSpec's bytes: the first 16 bytes of

@@ -1,0 +1,152 @@
+package planner_test
+
+import (
+	"fmt"
+	"testing"
+
+	"skerry/fleet"
+)
+
+// Every plan of a legal job is committed, however many of its allocations are on one
+// node and however much each of them holds, in entries that a hub can read.
+func TestAPlanOfAnySizeIsCommitted(t *testing.T) {
+	const many = 50_000
+	ports := make([]fleet.AllottedPort, 60)
+	for i := range ports {
+		ports[i] = fleet.AllottedPort{Label: fmt.Sprint("port", i), Value: 20_000 + i, To: 1 + i, HostIP: "192.0.2.1"}
+	}
+	for _, tt := range []struct {
+		name          string
+		nodes, allocs int
+		held          *fleet.Allotment
+		allAtOnce     bool
+	}{
+		{"50,000 on one node", 1, many, nil, false},
+		{"10,000 on one node, all at once", 1, 10_000, nil, true},
+		{"50,000 on 5,000 nodes", 5_000, many, nil, false},
+		{"2,000 with 60 ports each, a node each", 2_000, 2_000, &fleet.Allotment{Ports: ports}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(t)
+			j := c.job("shop")
+			var nodes []fleet.NodeID
+			for i := range tt.nodes {
+				nodes = append(nodes, c.node(fmt.Sprint("n", i), many))
+			}
+			c.lead()
+			var allocs []fleet.Alloc
+			for i := range tt.allocs {
+				a := c.alloc(j, nodes[i%tt.nodes], 1)
+				a.AllocatedResources.MemoryMB, a.Allotment = 1, tt.held
+				allocs = append(allocs, a)
+			}
+			p := c.placing(j, allocs...)
+			p.AllAtOnce = tt.allAtOnce
+			p.Evals = []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}
+			if res := c.submit(p); !res.Full() || res.AllocIndex != c.View().Index() {
+				t.Fatalf("%d nodes rejected, committed in %d", len(res.Rejected), res.AllocIndex)
+			}
+			for i, entry := range c.plans {
+				if ends := len(entry.Evals) == 1; ends != (i == len(c.plans)-1) {
+					t.Errorf("entry %d of %d ends the evaluation: %t", i+1, len(c.plans), ends)
+				}
+			}
+			for _, a := range allocs {
+				if !c.exists(a) {
+					t.Fatal("an allocation is missing")
+				}
+			}
+		})
+	}
+}
+
+// A plan on one node that is divided is checked as a whole: it takes no more than fits.
+func TestADividedPlanDoesNotOverCommit(t *testing.T) {
+	c := newCluster(t)
+	j, n := c.job("shop"), c.node("n1", 2_500)
+	c.lead()
+	place := func(many int) fleet.PlanResult {
+		var allocs []fleet.Alloc
+		for range many {
+			allocs = append(allocs, c.alloc(j, n, 1))
+		}
+		return c.submit(c.placing(j, allocs...))
+	}
+	if res := place(2_000); !res.Full() {
+		t.Fatalf("2,000 of 2,500: %v", res.Rejected)
+	}
+	if res := place(600); res.Rejected[n] != "cpu exhausted" {
+		t.Fatalf("600 more: %+v", res.Rejected)
+	}
+	if used := c.View().Used(n).CPU; used != 2_000 {
+		t.Fatalf("%d MHz are used", used)
+	}
+}
+
+// An allocation and the one that takes its place are in one entry, wherever they are;
+// so are an original that reconnects and its replacement that stops.
+func TestAStopAndItsReplacementAreNotDivided(t *testing.T) {
+	c := newCluster(t)
+	j := c.job("shop")
+	var nodes []fleet.NodeID
+	for i := range 3 {
+		nodes = append(nodes, c.node(fmt.Sprint("n", i), 100_000))
+	}
+	c.lead()
+	var old []fleet.Alloc
+	for i := range 2_400 {
+		old = append(old, c.alloc(j, nodes[i%3], 1))
+	}
+	c.submit(c.placing(j, old...))
+	var stops, replacements []fleet.Alloc
+	for i, a := range old {
+		a.DesiredStatus = fleet.DesiredStop
+		next := c.alloc(j, nodes[(i+1)%3], 1)
+		if i%2 == 0 {
+			next.PreviousAllocation = a.ID
+		} else {
+			next = old[(i+2)%len(old)]
+			next.DesiredStatus = fleet.DesiredStop
+			a.DesiredStatus, a.NextAllocation = fleet.DesiredRun, next.ID
+			if (i+2)%4 == 1 {
+				continue // each is in one pair
+			}
+			stops = append(stops, a, next)
+			continue
+		}
+		stops, replacements = append(stops, a), append(replacements, next)
+	}
+	p := c.placing(j, replacements...)
+	p.NodeUpdate = byNode(stops...)
+	before := len(c.plans)
+	if res := c.submit(p); !res.Full() {
+		t.Fatalf("rejected: %v", res.Rejected)
+	}
+	if entries := len(c.plans) - before; entries < 3 {
+		t.Fatalf("%d entries: the plan was not divided", entries)
+	}
+	for i, entry := range c.plans[before:] {
+		in := map[fleet.AllocID]bool{}
+		for _, byNode := range []map[fleet.NodeID][]fleet.Alloc{entry.Result.NodeUpdate, entry.Result.NodeAllocation} {
+			for _, list := range byNode {
+				for _, a := range list {
+					in[a.ID] = true
+				}
+			}
+		}
+		for _, list := range entry.Result.NodeAllocation {
+			for _, a := range list {
+				if !in[a.PreviousAllocation] {
+					t.Fatalf("entry %d places %s, and does not stop %s", i, a.ID, a.PreviousAllocation)
+				}
+			}
+		}
+		for _, list := range entry.Result.NodeUpdate {
+			for _, a := range list {
+				if a.NextAllocation != "" && !in[a.NextAllocation] {
+					t.Fatalf("entry %d has %s, and not %s", i, a.ID, a.NextAllocation)
+				}
+			}
+		}
+	}
+}
