@@ -149,7 +149,7 @@ func (l linkEdge) Deliver(ctx context.Context, d syncproto.Desired) (syncproto.R
 	l.e.mu.Lock()
 	l.e.desired = d.Index
 	l.e.mu.Unlock()
-	return syncproto.Received{Index: d.Index, Missing: missing}, holdings, nil
+	return syncproto.Received{Index: d.Index, Missing: missing[:min(len(missing), syncproto.MaxMissing)]}, holdings, nil
 }
 
 func (l linkEdge) Restate(ctx context.Context) error { return l.e.allocs.Restate(ctx) }

@@ -86,7 +86,8 @@ func (h *Hub) serveCalls() {
 		return struct{}{}, h.broker.Nack(d.Eval, d.Token)
 	}))
 	p.Handle(methodSubmit, answers(func(ctx context.Context, _ string, plan fleet.Plan) (fleet.PlanResult, error) {
-		return h.planner.Submit(ctx, plan)
+		res, err := h.planner.Submit(ctx, plan)
+		return nodesOnly(res), err
 	}))
 	p.Handle(methodBeats, answers(func(_ context.Context, _ string, beats []liveness.Beat) (struct{}, error) {
 		h.liveness.Beat(beats...)
@@ -106,6 +107,19 @@ func (h *Hub) serveCalls() {
 	}))
 	p.HandleStream(methodLogs, h.serveLogs)
 	p.HandleTalk(methodTalk, h.serveTalk)
+}
+
+// nodesOnly leaves the allocations out of a plan's result, which its worker has made
+// itself: they would take as much as the plan.
+func nodesOnly(res fleet.PlanResult) fleet.PlanResult {
+	for _, byNode := range []*map[fleet.NodeID][]fleet.Alloc{&res.NodeAllocation, &res.NodeUpdate} {
+		nodes := make(map[fleet.NodeID][]fleet.Alloc, len(*byNode))
+		for id := range *byNode {
+			nodes[id] = nil
+		}
+		*byNode = nodes
+	}
+	return res
 }
 
 // handOut waits for an evaluation for a worker of another hub.

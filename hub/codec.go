@@ -7,6 +7,7 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"skerry/fleet"
+	"skerry/hub/state"
 )
 
 // What hubs say to each other is CBOR by field name, so that hubs of two releases
@@ -33,7 +34,11 @@ func mustMode[M any](m M, err error) M {
 	return m
 }
 
+// encode leaves zero values out of a plan: it may have tens of thousands of allocations.
 func encode(v any) ([]byte, error) {
+	if plan, ok := v.(fleet.Plan); ok {
+		return state.EncodeLean(plan), nil
+	}
 	b, err := encMode.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", v, err)

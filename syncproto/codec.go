@@ -16,24 +16,35 @@ const (
 	maxPairs    = 1 << 12 // of one map
 )
 
+// Bounds of a job's body. They are not below what a hub registers (hub/state.CheckSpec).
+const (
+	maxJobNesting = 64
+	maxJobItems   = 1 << 16 // of one array or map
+)
+
 // One encoding of each value (core deterministic, RFC 8949 4.2.1), and a decoder
 // that takes nothing which could be read in two ways: no duplicate keys, no
 // indefinite lengths, no tags, no text that is not UTF-8. Unknown keys are
 // skipped, so a newer release of the same protocol version may add some.
 var (
 	encMode = mustMode(cbor.CoreDetEncOptions().EncMode())
-	decMode = mustMode(cbor.DecOptions{
+	decMode = decoder(maxNesting, maxElements, maxPairs)
+	jobMode = decoder(maxJobNesting, maxJobItems, maxJobItems)
+)
+
+func decoder(nesting, elements, pairs int) cbor.DecMode {
+	return mustMode(cbor.DecOptions{
 		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
 		IndefLength:       cbor.IndefLengthForbidden,
 		TagsMd:            cbor.TagsForbidden,
-		MaxNestedLevels:   maxNesting,
-		MaxArrayElements:  maxElements,
-		MaxMapPairs:       maxPairs,
+		MaxNestedLevels:   nesting,
+		MaxArrayElements:  elements,
+		MaxMapPairs:       pairs,
 		FieldNameMatching: cbor.FieldNameMatchingCaseSensitive,
 		IntDec:            cbor.IntDecConvertSignedOrFail,
 		DefaultMapType:    reflect.TypeFor[map[string]any](),
 	}.DecMode())
-)
+}
 
 func mustMode[M any](m M, err error) M {
 	if err != nil {
@@ -123,7 +134,7 @@ func EncodeJob(j *fleet.Job) ([]byte, error) {
 // int64 or float64, lists as []any, blocks as map[string]any.
 func DecodeJob(b []byte) (*fleet.Job, error) {
 	j := new(fleet.Job)
-	if err := decMode.Unmarshal(b, j); err != nil {
+	if err := jobMode.Unmarshal(b, j); err != nil {
 		return nil, fleet.Errorf(fleet.CodeFrameBad, "decode a job: %v", err)
 	}
 	return j, nil

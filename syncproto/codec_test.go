@@ -113,6 +113,7 @@ func samples() map[string]syncproto.Message {
 		},
 		"received":        syncproto.Received{Index: 50, Missing: []string{"h"}},
 		"holdings":        syncproto.Holdings{Allocs: []fleet.AllocID{allocA}},
+		"holdings-go-on":  syncproto.Holdings{Allocs: []fleet.AllocID{allocA}, More: true},
 		"probe":           syncproto.Probe{Number: 3},
 		"probe-ack":       syncproto.ProbeAck{Number: 3},
 		"resync":          syncproto.Resync{Reason: "half-way", Applied: 9},

@@ -22,6 +22,8 @@ const (
 	MaxFrame        = 1 << 20   // bytes of one frame's body
 	MaxUpdatesBytes = 512 << 10 // row bytes in one Updates
 	MaxUpdatesRows  = 1000      // rows in one Updates
+	MaxHoldings     = 10_000    // allocations in one Holdings
+	MaxMissing      = 1000      // bodies in one Received
 )
 
 // FrameType is a frame's first byte.
@@ -233,16 +235,19 @@ type Body struct {
 }
 
 // Received says that everything up to Index is journaled. Missing lists bodies
-// that a Desired named and the edge does not have.
+// that a Desired named and the edge does not have, at most MaxMissing of them: the
+// answer leads to another Received, with more.
 type Received struct {
 	Index   fleet.Index `cbor:"1,keyasint"`
 	Missing []string    `cbor:"2,keyasint,omitempty"`
 }
 
 // Holdings lists allocations that the edge holds and a full Desired did not
-// mention. The hub answers each with a Desired: run (keep, adopt) or stop.
+// mention, at most MaxHoldings in one frame. The hub answers each allocation with a
+// Desired: run (keep, adopt) or stop.
 type Holdings struct {
 	Allocs []fleet.AllocID `cbor:"1,keyasint"`
+	More   bool            `cbor:"2,keyasint,omitempty"` // another frame continues the list
 }
 
 // Probe asks whether this session's edge is alive; ProbeAck answers.

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -295,8 +296,9 @@ func (s *session) receive(ctx context.Context, d delivery) {
 	}
 	s.mem.Index = max(s.mem.Index, d.index)
 	s.perform(ctx, s.proto.Received(d.received))
-	if len(d.holdings) > 0 {
-		s.perform(ctx, s.proto.Hold(syncproto.Holdings{Allocs: d.holdings}))
+	for list := range slices.Chunk(d.holdings, syncproto.MaxHoldings) {
+		d.holdings = d.holdings[len(list):]
+		s.perform(ctx, s.proto.Hold(syncproto.Holdings{Allocs: list, More: len(d.holdings) > 0}))
 	}
 }
 

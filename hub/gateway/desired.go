@@ -9,10 +9,12 @@ import (
 	"skerry/syncproto"
 )
 
-// What one Desired frame holds at most, well within syncproto.MaxFrame.
+// What one Desired frame holds at most: the bytes of its entries and its bodies leave
+// room within syncproto.MaxFrame for the rest of it. A body goes with others or entries
+// only where it fits.
 const (
 	desiredEntries = 2000
-	desiredBytes   = state.MaxSpec
+	desiredBytes   = syncproto.MaxFrame - 1<<10
 )
 
 // delivery is what one session has told its edge of the desired state. It
@@ -109,7 +111,7 @@ type builder struct {
 	d      *delivery
 	view   *state.View
 	frames []syncproto.Desired
-	size   int // of the last frame's bodies
+	size   int // of the last frame
 }
 
 func (d *delivery) builder(view *state.View) *builder {
@@ -125,7 +127,7 @@ func (b *builder) filled() bool {
 
 func (b *builder) room(size int) *syncproto.Desired {
 	f := b.last()
-	if len(f.Run)+len(f.Stop) >= desiredEntries || len(f.Bodies) > 0 && b.size+size > desiredBytes {
+	if len(f.Run)+len(f.Stop) >= desiredEntries || b.size > 0 && b.size+size > desiredBytes {
 		b.frames = append(b.frames, syncproto.Desired{})
 		b.size = 0
 	}
@@ -146,23 +148,62 @@ func (b *builder) run(a *fleet.Alloc, withBody bool) {
 	if withBody && !b.d.bodies[a.JobHash] {
 		b.body(a.JobHash)
 	}
-	f := b.room(0)
-	f.Run = append(f.Run, syncproto.DesiredAlloc{
+	run := syncproto.DesiredAlloc{
 		ID: a.ID, Namespace: a.Namespace, JobID: a.JobID, JobVersion: a.JobVersion, JobHash: a.JobHash,
 		TaskGroup: a.TaskGroup, Name: a.Name, NodeName: a.NodeName, Resources: a.AllocatedResources, Allotment: a.Allotment,
 		Previous: a.PreviousAllocation, CreateIndex: a.CreateIndex, ModifyIndex: a.AllocModifyIndex, Deployment: a.DeploymentID,
-	})
+	}
+	f := b.room(runBytes(&run))
+	f.Run = append(f.Run, run)
 }
 
 func (b *builder) stop(a *fleet.Alloc, reason string) {
-	f := b.room(0)
 	stop := syncproto.DesiredStop{ID: a.ID, Reason: reason, ModifyIndex: a.AllocModifyIndex, NoDelay: a.DesiredTransition.NoShutdownDelay}
 	if a.DesiredStatus != fleet.DesiredRun {
 		for _, w := range a.StopWindows {
 			stop.Windows = append(stop.Windows, syncproto.DesiredWindow(w))
 		}
 	}
+	f := b.room(stopBytes(&stop))
 	f.Stop = append(f.Stop, stop)
+}
+
+// Bytes of an entry's numbers and of the heads of its fields, and of one element of a
+// list within it, at most.
+const (
+	entryBytes   = 256
+	elementBytes = 64
+)
+
+// runBytes is an upper bound of what an allocation takes in a frame.
+func runBytes(a *syncproto.DesiredAlloc) int {
+	n := entryBytes + len(a.ID) + len(a.Namespace) + len(a.JobID) + len(a.JobHash) + len(a.TaskGroup) + len(a.Name) +
+		len(a.NodeName) + len(a.Previous) + len(a.Deployment)
+	if a.Allotment == nil {
+		return n
+	}
+	for _, p := range a.Allotment.Ports {
+		n += elementBytes + len(p.Label) + len(p.HostIP)
+	}
+	for task, t := range a.Allotment.Tasks {
+		n += elementBytes + len(task) + elementBytes*len(t.Cores)
+		for _, d := range t.Devices {
+			n += elementBytes + len(d.Vendor) + len(d.Type) + len(d.Name)
+			for _, id := range d.DeviceIDs {
+				n += elementBytes + len(id)
+			}
+		}
+	}
+	return n
+}
+
+// stopBytes is runBytes of a stop.
+func stopBytes(s *syncproto.DesiredStop) int {
+	n := entryBytes + len(s.ID) + len(s.Reason)
+	for _, w := range s.Windows {
+		n += elementBytes + len(w.Cron) + len(w.TimeZone)
+	}
+	return n
 }
 
 func (b *builder) body(hash string) {
@@ -172,14 +213,14 @@ func (b *builder) body(hash string) {
 		return
 	}
 	raw, err := state.EncodeSpec(job)
-	if err == nil && len(raw) > desiredBytes {
-		err = fleet.Errorf(fleet.CodeFrameTooLarge, "a body of %d bytes, at most %d", len(raw), desiredBytes)
+	if err == nil && len(raw) > state.MaxSpec {
+		err = fleet.Errorf(fleet.CodeFrameTooLarge, "a body of %d bytes, at most %d", len(raw), state.MaxSpec)
 	}
 	if err != nil {
 		b.d.log.Error("a job's body cannot be sent", "node", b.d.node, "job", job.ID, "error", err)
 		return
 	}
-	f := b.room(len(raw))
+	f := b.room(elementBytes + len(raw))
 	f.Bodies = append(f.Bodies, syncproto.Body{Hash: hash, Job: raw})
 	b.d.bodies[hash] = true
 }

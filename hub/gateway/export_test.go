@@ -4,7 +4,9 @@ import (
 	"context"
 	"log/slog"
 
+	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/syncproto"
 )
 
 // Folder is the folder, for tests of what it makes of what sessions submit.
@@ -31,3 +33,8 @@ const (
 	FoldRows  = foldRows
 	FoldBytes = foldBytes
 )
+
+// DesiredFrames are what a new session tells its edge.
+func DesiredFrames(view *state.View, node fleet.NodeID, log *slog.Logger) []syncproto.Desired {
+	return newDelivery(node, false, log).next(view, 0)
+}

@@ -173,7 +173,7 @@ func (f *folder) take() []submission {
 			continue
 		}
 		next := q.waiting[0]
-		r, n := len(next.batch.Rows), next.size()
+		r, n := max(1, len(next.batch.Rows)), next.size() // one without rows says what was received
 		if len(out) > 0 && (rows+r > foldRows || size+n > foldBytes) {
 			rest = append(rest, f.order[i:]...)
 			break

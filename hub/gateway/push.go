@@ -24,6 +24,7 @@ const maxQuestions = 16
 type pusher struct {
 	s       *session
 	stream  chan *transport.Stream // the desired stream, once
+	orphans []fleet.AllocID        // of a list of holdings that goes on; of run alone
 	unnoted []fleet.AllocID        // orphans that no entry tells of yet; of run alone
 
 	mu        sync.Mutex
@@ -36,6 +37,7 @@ type pusher struct {
 // holds and was not told of, for bodies that it lacks, or for everything again.
 type question struct {
 	held    []fleet.AllocID
+	more    bool // another question continues held
 	missing []string
 	again   bool
 }
@@ -132,8 +134,9 @@ func (p *pusher) frames(ctx context.Context, told *delivery, node *fleet.Node) [
 		out = append(out, told.missing(view, q.missing)...)
 		frames, orphans := told.answer(view, q.held)
 		out = append(out, frames...)
-		if len(orphans) > 0 {
-			p.unnoted = orphans
+		p.orphans = append(p.orphans, orphans...)
+		if !q.more && len(p.orphans) > 0 {
+			p.unnoted, p.orphans = p.orphans, nil
 		}
 	}
 	if len(p.unnoted) > 0 && p.noteOrphans(ctx, node, p.unnoted) {

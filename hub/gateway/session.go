@@ -279,7 +279,7 @@ func (s *session) event(ctx context.Context, e any) []syncproto.Output {
 	case syncproto.EventReceived:
 		s.receive(e.Received)
 	case syncproto.EventHoldings:
-		s.pusher.ask(question{held: e.Holdings.Allocs})
+		s.pusher.ask(question{held: e.Holdings.Allocs, more: e.Holdings.More})
 	case syncproto.EventProbeAck:
 		for _, c := range s.probes {
 			close(c)

@@ -14,7 +14,7 @@ import (
 
 // Bounds.
 const (
-	MaxBody            = 16 << 20 // bytes of a request, of an answer
+	MaxBody            = 64 << 20 // bytes of a request, of an answer: a plan of 50,000 allocations has 25 MB
 	DefaultMaxInFlight = 128      // calls that one connection may have in progress
 	DefaultMaxStreams  = 64       // and answers that are streams
 

@@ -388,9 +388,19 @@ func (r *ranking) failure() *fleet.AllocMetric {
 	return &m
 }
 
+// countedApart is how many keys of a metric are counted each for itself: every node of a
+// large fleet may have a datacenter, or a class, of its own.
+const (
+	countedApart = 64
+	allOthers    = "(others)"
+)
+
 func plus(m map[string]int, key string) map[string]int {
 	if m == nil {
 		m = map[string]int{}
+	}
+	if _, known := m[key]; !known && len(m) >= countedApart {
+		key = allOthers
 	}
 	m[key]++
 	return m

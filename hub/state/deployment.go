@@ -17,6 +17,10 @@ func (t *tx) ownDeployment(id fleet.DeploymentID) *deploymentRow {
 	return t.deployments.mine(t, key(string(id)), func(r *deploymentRow) *deploymentRow {
 		c := *r
 		c.Deployment = *r.Deployment.Copy()
+		for name, g := range c.TaskGroups {
+			g.PlacedCanaries = slices.Clip(g.PlacedCanaries) // joins appends to it
+			c.TaskGroups[name] = g
+		}
 		return &c
 	})
 }
@@ -161,7 +165,7 @@ func tick(yes bool) int {
 func (t *tx) joins(s *fleet.DeploymentState, a *fleet.Alloc) {
 	s.PlacedAllocs++
 	if a.DeploymentStatus.IsCanary() {
-		s.PlacedCanaries = append(slices.Clip(s.PlacedCanaries), a.ID)
+		s.PlacedCanaries = append(s.PlacedCanaries, a.ID) // ownDeployment has clipped it
 	}
 	prev := t.alloc(a.PreviousAllocation)
 	again := prev != nil && prev.DeploymentID == a.DeploymentID && prev.ID != a.ID &&

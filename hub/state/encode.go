@@ -26,6 +26,10 @@ var (
 
 func encode(v any) []byte { return appendValue(nil, v) }
 
+// EncodeLean returns v as CBOR by field names, without zero values: any decoder that
+// goes by those names reads it. v has no channels and no functions in it.
+func EncodeLean(v any) []byte { return encode(v) }
+
 // appendValue appends v's encoding to b. It panics on kinds that no noun has
 // (channels, functions): that is a mistake in this package, not in its input.
 func appendValue(b []byte, v any) []byte {
