@@ -21,20 +21,12 @@ row of its journal, in one timeline. The time without a link is marked at the le
 
 --since and --until take a time of day (02:10: the last time it was ten past two), a date and time
 ("2026-05-01 02:10", local time), RFC 3339, or how long ago (3h).`,
-		Example: `  skerry node history shop-17
-  skerry node history --since 02:10 --until 05:40 shop-17`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := url.Values{"allocations": {"true"}}
-			for name, text := range map[string]string{"since": since, "until": until} {
-				if text == "" {
-					continue
-				}
-				at, err := parsePastTime(text, time.Now())
-				if err != nil {
-					return fmt.Errorf("read --%s: %w", name, err)
-				}
-				q.Set(name, at.UTC().Format(time.RFC3339))
+			q, err := timeWindow(since, until, time.Now())
+			if err != nil {
+				return err
 			}
+			q.Set("allocations", "true")
 			hub, err := o.client()
 			if err != nil {
 				return err
@@ -58,6 +50,34 @@ row of its journal, in one timeline. The time without a link is marked at the le
 	return c
 }
 
+// timeWindow are the parameters since and until for two times as people write them. A time of
+// day in until is the first one after since.
+func timeWindow(since, until string, now time.Time) (url.Values, error) {
+	q := url.Values{}
+	var from, to time.Time
+	for _, bound := range []struct {
+		name, text string
+		at         *time.Time
+	}{{"since", since, &from}, {"until", until, &to}} {
+		if bound.text == "" {
+			continue
+		}
+		var err error
+		if *bound.at, err = parsePastTime(bound.text, now); err != nil {
+			return nil, fmt.Errorf("read --%s: %w", bound.name, err)
+		}
+	}
+	if _, ok := parseClock(until, now); ok && to.Before(from) {
+		to = to.AddDate(0, 0, 1)
+	}
+	for name, at := range map[string]time.Time{"since": from, "until": to} {
+		if !at.IsZero() {
+			q.Set(name, at.UTC().Format(time.RFC3339))
+		}
+	}
+	return q, nil
+}
+
 // parsePastTime reads a time in the past, as people write it.
 func parsePastTime(text string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
@@ -71,17 +91,25 @@ func parsePastTime(text string, now time.Time) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
 		return now.Add(-ago), nil
 	}
+	if at, ok := parseClock(text, now); ok {
+		return at, nil
+	}
+	return time.Time{}, fleet.Errorf(fleet.CodeInvalid, "%q is not a time", text).
+		WithHint(`write it like 02:10, "2026-05-01 02:10", 2026-05-01T02:10:00Z or 3h (ago)`)
+}
+
+// parseClock reads a time of day: the last time that a clock showed it.
+func parseClock(text string, now time.Time) (time.Time, bool) {
 	for _, layout := range []string{"15:04", time.TimeOnly} {
 		if clock, err := time.Parse(layout, text); err == nil {
 			at := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, now.Location())
 			if at.After(now) {
 				at = at.AddDate(0, 0, -1)
 			}
-			return at, nil
+			return at, true
 		}
 	}
-	return time.Time{}, fleet.Errorf(fleet.CodeInvalid, "%q is not a time", text).
-		WithHint(`write it like 02:10, "2026-05-01 02:10", 2026-05-01T02:10:00Z or 3h (ago)`)
+	return time.Time{}, false
 }
 
 func writeNodeHistory(w io.Writer, name string, id fleet.NodeID, entries []fleet.HistoryEntry) error {

@@ -29,6 +29,23 @@ func TestParsePastTime(t *testing.T) {
 	}
 }
 
+// TestTimeWindow asks at three in the morning for the time from ten past two to twenty to six.
+func TestTimeWindow(t *testing.T) {
+	for hour, want := range map[int]string{
+		1: "since=2026-04-30T02%3A10%3A00Z&until=2026-04-30T05%3A40%3A00Z",
+		3: "since=2026-05-01T02%3A10%3A00Z&until=2026-05-01T05%3A40%3A00Z",
+		9: "since=2026-05-01T02%3A10%3A00Z&until=2026-05-01T05%3A40%3A00Z",
+	} {
+		q, err := timeWindow("02:10", "05:40", time.Date(2026, 5, 1, hour, 0, 0, 0, time.UTC))
+		if err != nil || q.Encode() != want {
+			t.Errorf("at %d: %s, %v, want %s", hour, q.Encode(), err, want)
+		}
+	}
+	if _, err := timeWindow("3h", "soon", time.Now()); err == nil || !strings.Contains(err.Error(), "read --until") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestNodeChoice checks the expression that chooses nodes: a pattern matches whole names alone.
 func TestNodeChoice(t *testing.T) {
 	c := nodeChoice{site: "shop-*.north", pool: "tills", status: "ready", expression: `Meta.rack == "r1"`}

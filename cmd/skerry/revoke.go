@@ -23,8 +23,6 @@ without anybody being able to stop it from here: node status shows it as orphane
 
 This cannot be taken back. Where the machine shall come back, start it with an empty data directory and a new join
 token: it will be another node. A node that was purged is revoked by its whole id.`,
-		Example: `  skerry node revoke --reason "stolen from shop 17" 3f0c9f62
-  skerry node revocations`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.client()
 			if err != nil {
