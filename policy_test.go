@@ -58,6 +58,7 @@ edge/swarm              < fleet edge
 edge                    < fleet syncproto
 
 chaos/fabric            <
+chaos/deterministic     <
 chaos/faultnet          <
 chaos/proc              <
 chaos/check             < fleet

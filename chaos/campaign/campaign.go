@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -36,6 +37,7 @@ type Config struct {
 	Budget    time.Duration // 0: none
 	Workers   int           // 0: one more than cores: one waits for its process to start or end
 	Patience  time.Duration // that a run may take; 0: 5 min
+	Times     int           // each schedule is played so often, and the histories are compared (Repeat)
 	Shrink    time.Duration // to look for the shortest failing schedule; 0: not at all
 	Record    bool          // histories and reports also of what passed
 	Debug     bool
@@ -57,7 +59,8 @@ var ErrShown = errors.New("the campaign does not pass")
 // campaign is a Config at work.
 type campaign struct {
 	Config
-	began time.Time
+	began  time.Time
+	played atomic.Uint64 // schedules, those of shrinking too
 
 	mu   sync.Mutex
 	runs []history.Run

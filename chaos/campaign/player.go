@@ -1,21 +1,18 @@
 package campaign
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/chaos/deterministic"
 	"skerry/chaos/history"
-	"skerry/chaos/virtual"
 )
 
 // player plays one schedule in a process of its own.
@@ -45,8 +42,9 @@ func (p player) play(ctx context.Context) (r Result, err error) {
 	if memory == "" {
 		memory = p.folder
 	}
-	data, err := os.MkdirTemp(memory, "skerry-run-")
-	if err != nil {
+	// Names of one length: longer ones take more memory.
+	data := filepath.Join(memory, fmt.Sprintf("skerry-run-%010d-%06d", os.Getpid(), p.c.played.Add(1)))
+	if err := os.Mkdir(data, 0o700); err != nil {
 		return r, fmt.Errorf("play %s: %w", p.s.Name, err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
@@ -85,12 +83,10 @@ func (p player) process(ctx context.Context, data string) error {
 	if err != nil {
 		return fmt.Errorf("keep its output: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, p.c.Program[0], p.c.Program[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(job), out, out
-	cmd.Env = virtual.Environ()
-	// One that hangs says where.
-	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }, 10*time.Second
-	err = cmd.Run()
+	err = deterministic.Run(ctx, deterministic.Command{
+		Path: p.c.Program[0], Args: p.c.Program, Env: deterministic.Environ(),
+		Input: job, Output: out, Seed: p.s.Schedule.Seed,
+	})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/chaos/deterministic"
 	"skerry/chaos/history"
 	"skerry/chaos/schedule"
 	"skerry/chaos/virtual"
@@ -76,6 +77,7 @@ func (j Job) play() (err error) {
 	if err != nil {
 		return err
 	}
+	deterministic.Seed(s.Seed)
 	p := virtual.Play{
 		Schedule: s, Name: j.Name, Repeat: j.Repeat, Dir: j.Data, LogLevel: slog.LevelInfo,
 		Tuning: virtual.Stretched, Strict: j.Strict,

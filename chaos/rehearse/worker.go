@@ -9,13 +9,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/chaos/deterministic"
 	"skerry/chaos/history"
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
@@ -59,6 +59,7 @@ func (o order) play() (err error) {
 	if err != nil {
 		return err
 	}
+	deterministic.Seed(s.Seed)
 	f, err := os.Create(filepath.Join(o.Folder, playedFile))
 	if err != nil {
 		return fmt.Errorf("keep the history: %w", err)
@@ -94,7 +95,7 @@ func (c Config) Run(ctx context.Context, program []string) (a Answer, err error)
 	if err != nil {
 		return a, fmt.Errorf("encode what to rehearse: %w", err)
 	}
-	if err := work(ctx, program, folder, told); err != nil {
+	if err := work(ctx, program, folder, told, s.Seed); err != nil {
 		return a, fmt.Errorf("rehearse %s: %w", c.Name, err)
 	}
 	seen, unplaced, err := upTo(filepath.Join(folder, playedFile), filepath.Join(folder, seenFile), s.Length)
@@ -126,16 +127,15 @@ func (a *Answer) excuse() {
 }
 
 // work runs a Worker to its end.
-func work(ctx context.Context, program []string, folder string, told []byte) error {
+func work(ctx context.Context, program []string, folder string, told []byte, seed uint64) error {
 	path := filepath.Join(folder, outputFile)
 	out, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("keep what it says: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(told), out, out
-	cmd.Env = virtual.Environ()
-	failed := cmd.Run()
+	failed := deterministic.Run(ctx, deterministic.Command{
+		Path: program[0], Args: program, Env: deterministic.Environ(), Input: told, Output: out, Seed: seed,
+	})
 	if err := out.Close(); err != nil {
 		return fmt.Errorf("keep what it says: %w", err)
 	}

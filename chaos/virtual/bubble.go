@@ -27,10 +27,3 @@ func Bubble(t *testing.T, f func()) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) { f() })
 }
-
-// Environ is the environment of a process that plays one bubble: that is one thread of
-// events, and a second processor costs it more than it gives; and nobody listens whom a
-// quantum computer could help.
-func Environ() []string {
-	return append(os.Environ(), "GOMAXPROCS=1", "GOGC=800", "GODEBUG=tlsmlkem=0")
-}

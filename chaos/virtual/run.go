@@ -86,7 +86,8 @@ func (p Play) Run(ctx context.Context, wall func() time.Duration) (Outcome, erro
 		return Outcome{}, err
 	}
 	began := wall()
-	err = r.play(ctx)
+	stop := collectAtRest(ctx)
+	err = errors.Join(r.play(ctx), stop())
 	return r.outcome(wall()-began, err), errors.Join(err, r.hist.Flush())
 }
 

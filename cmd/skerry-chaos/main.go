@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,8 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/chaos"
+	"skerry/chaos/campaign"
 	"skerry/chaos/cell"
 	"skerry/chaos/faultnet"
+	"skerry/chaos/rehearse"
 	"skerry/cmd/console"
 	"skerry/cmd/settings"
 	"skerry/drivers/rawexec"
@@ -34,11 +37,23 @@ func main() {
 		}
 		os.Exit(code)
 	}
+	if len(os.Args) == 2 && workers[os.Args[1]] != nil {
+		finish(workers[os.Args[1]](os.Stdin))
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	root := command()
 	settings.Prepare(root, os.Args[1:])
 	err := root.ExecuteContext(ctx)
 	stop()
+	finish(err)
+}
+
+// workers are what this program becomes where it has started itself. They wait for no
+// signal: the runtime hands its processor from thread to thread for that, by chance.
+var workers = map[string]func(io.Reader) error{workerCommand: campaign.Work, rehearseWorker: rehearse.Work}
+
+func finish(err error) {
 	if err != nil {
 		os.Exit(console.Fail(os.Stderr, "skerry-chaos", err))
 	}

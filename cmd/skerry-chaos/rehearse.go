@@ -54,11 +54,7 @@ EDGE@TIME[:DURATION] is such as 3@2h:45m (edge-3 at 2 h for 45 min), 1,2@30m:1h 
 	}
 	r.flags(c)
 	c.Flags().StringVar(&r.html, "html", "", "file for a page with the answer")
-	worker := &cobra.Command{
-		Use: rehearseWorker, Hidden: true, Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return rehearse.Work(os.Stdin) },
-	}
-	return []*cobra.Command{c, worker}
+	return []*cobra.Command{c}
 }
 
 func (r *rehearsed) flags(c *cobra.Command) {

@@ -32,11 +32,13 @@ func sim() []*cobra.Command {
 		Short: "Play schedules of faults in virtual time: whole clusters in one process, an hour in seconds",
 		Long: `Play schedules of faults in virtual time: whole clusters in one process, an hour in seconds.
 
-Schedules are scenarios from files, or drawn from seeds. The same seed draws the same schedule;
-what the libraries do by chance may differ. What fails is kept below --report: the schedule, the
-history, a page to look at, and all data directories.`,
+Schedules are scenarios from files, or drawn from seeds. On Linux the same seed, played by the same
+program, gives the same history to the last record: a failure can be played again as often as it
+takes to understand it. What fails is kept below --report: the schedule, the history, a page to look
+at, and all data directories.`,
 		Example: `  skerry-chaos sim --seeds 20
   skerry-chaos sim --seed 17 --seeds 1 --record
+  skerry-chaos sim --seed 17 --repeat 10
   skerry-chaos sim --scenario chaos/scenarios/away-kept.txt
   skerry-chaos sim --seeds 1000 --budget 10m --coverage`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
@@ -53,16 +55,13 @@ history, a page to look at, and all data directories.`,
 	f.StringSliceVar(&s.kinds, "kinds", nil, "kinds of faults to draw (default: all)")
 	f.IntVar(&s.cfg.Workers, "workers", 0, "runs side by side (default: one more than cores)")
 	f.DurationVar(&s.cfg.Shrink, "shrink", 0, "how long to look for the shortest schedule that still fails")
+	f.IntVar(&s.cfg.Times, "repeat", 0, "play each schedule so often, and say how many histories are the same and where others differ")
 	f.StringVar(&s.report, "report", "chaos-report", "folder for what is kept")
 	f.BoolVar(&s.cfg.Record, "record", false, "keep histories and reports also of runs that pass")
 	f.BoolVar(&s.cfg.Debug, "debug", false, "hubs and edges log everything")
 	f.BoolVar(&s.cfg.Coverage, "coverage", false, "fail where a kind of fault never hit, or an important branch was never reached")
-	worker := &cobra.Command{
-		Use: workerCommand, Hidden: true, Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return campaign.Work(os.Stdin) },
-	}
 	c.AddCommand(absence())
-	return []*cobra.Command{c, worker}
+	return []*cobra.Command{c}
 }
 
 func (s *simulate) run(cmd *cobra.Command) error {
@@ -86,6 +85,9 @@ func (s *simulate) run(cmd *cobra.Command) error {
 	}
 	if err := s.shape(); err != nil {
 		return err
+	}
+	if s.cfg.Times > 0 {
+		return campaign.Repeat(cmd.Context(), s.cfg)
 	}
 	_, err = campaign.Run(cmd.Context(), s.cfg)
 	if err != nil {

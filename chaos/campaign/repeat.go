@@ -1,0 +1,191 @@
+package campaign
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"skerry/chaos/history"
+)
+
+// Repeat plays each schedule Times times, and says how many of its runs had the same
+// history, and where the first one that had another differs. The error is ErrShown where
+// some did.
+func Repeat(ctx context.Context, cfg Config) error {
+	cfg.Workers, cfg.Patience = cmp.Or(cfg.Workers, runtime.NumCPU()), cmp.Or(cfg.Patience, 5*time.Minute)
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return fmt.Errorf("make the folder of the runs: %w", err)
+	}
+	cfg.Budget = 0
+	c := &campaign{Config: cfg, began: time.Now()}
+	same := true
+	for {
+		s, ok := c.take()
+		if !ok {
+			break
+		}
+		runs, err := c.repeat(ctx, s)
+		if err != nil {
+			return err
+		}
+		groups := groupByHistory(runs)
+		same = same && len(groups) == 1
+		if err := c.printRepeats(s, groups); err != nil {
+			return err
+		}
+	}
+	if !same {
+		return ErrShown
+	}
+	return nil
+}
+
+// repeated is one of several runs of a schedule.
+type repeated struct {
+	number  int
+	path    string // of its history
+	digest  [sha256.Size]byte
+	records int
+	outcome string
+}
+
+func (c *campaign) repeat(ctx context.Context, s Scenario) ([]repeated, error) {
+	runs := make([]repeated, c.Times)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(c.Workers)
+	for i := range runs {
+		g.Go(func() error {
+			// Names of one length, as those of the data are.
+			folder := filepath.Join(c.Dir, strings.ReplaceAll(s.Name, " ", "-"), fmt.Sprintf("run-%04d", i+1))
+			r, err := player{c: c, s: s, folder: folder, record: true}.play(ctx)
+			if err != nil {
+				return err
+			}
+			runs[i] = repeated{number: i + 1, path: filepath.Join(folder, historyFile), outcome: outcomeOf(r.Run)}
+			return errors.Join(runs[i].read(), os.RemoveAll(filepath.Join(folder, dataDir)))
+		})
+	}
+	return runs, g.Wait()
+}
+
+// outcomeOf names the outcome of a run, and the invariants that it broke.
+func outcomeOf(r history.Run) string {
+	words := []string{string(r.Outcome)}
+	for _, v := range r.Violations {
+		words = append(words, v.Invariant.Slug())
+	}
+	return strings.Join(words, " ")
+}
+
+// read takes the digest of the history.
+func (r *repeated) read() error {
+	sum := sha256.New()
+	err := eachRecord(r.path, func(record []byte) bool {
+		r.records++
+		_, _ = sum.Write(append(record, '\n')) // never fails
+		return true
+	})
+	sum.Sum(r.digest[:0])
+	return err
+}
+
+// eachRecord reads the lines of a history, up to the last, which says how long the run
+// took. A run that died early has none.
+func eachRecord(path string, do func(record []byte) bool) error {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("compare histories: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, history.MaxLine+1)
+	for lines.Scan() {
+		if bytes.Contains(lines.Bytes(), []byte(`"End":{"Outcome"`)) || !do(lines.Bytes()) {
+			break
+		}
+	}
+	return lines.Err()
+}
+
+// groupByHistory puts runs of the same history together, the largest group first.
+func groupByHistory(runs []repeated) [][]repeated {
+	var groups [][]repeated
+	for _, r := range runs {
+		i := slices.IndexFunc(groups, func(g []repeated) bool { return g[0].digest == r.digest })
+		if i < 0 {
+			groups = append(groups, nil)
+			i = len(groups) - 1
+		}
+		groups[i] = append(groups[i], r)
+	}
+	slices.SortStableFunc(groups, func(a, b []repeated) int { return cmp.Compare(len(b), len(a)) })
+	return groups
+}
+
+func (c *campaign) printRepeats(s Scenario, groups [][]repeated) error {
+	first := groups[0]
+	fmt.Fprintf(c.Out, "%s: %d of %d runs have the same history of %d records: %s\n",
+		s.Name, len(first), c.Times, first[0].records, first[0].outcome)
+	for _, g := range groups[1:] {
+		at, a, b, err := firstDifference(first[0].path, g[0].path)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(c.Out, "  %d runs (the first is run %d) have another one of %d records: %s\n  they differ from record %d on:\n    run %d: %s\n    run %d: %s\n",
+			len(g), g[0].number, g[0].records, g[0].outcome, at, first[0].number, a, g[0].number, b)
+	}
+	return nil
+}
+
+// firstDifference is the number of the first record that is not the same in two
+// histories, and the record in both.
+func firstDifference(a, b string) (at int, inA, inB string, err error) {
+	var records [][]byte
+	if err := eachRecord(a, func(r []byte) bool { records = append(records, bytes.Clone(r)); return true }); err != nil {
+		return 0, "", "", err
+	}
+	err = eachRecord(b, func(r []byte) bool {
+		if at >= len(records) || !bytes.Equal(r, records[at]) {
+			inB = string(r)
+			return false
+		}
+		at++
+		return true
+	})
+	if at < len(records) {
+		inA = string(records[at])
+	}
+	inA, inB = around(inA, inB)
+	return at + 1, inA, inB, err
+}
+
+// around shortens two texts to the place where they begin to differ.
+func around(a, b string) (string, string) {
+	const before, after = 120, 280
+	i := 0
+	for i < min(len(a), len(b)) && a[i] == b[i] {
+		i++
+	}
+	cut := func(s string) string {
+		if s == "" {
+			return "(it has ended)"
+		}
+		return s[max(0, min(i-before, len(s))):min(len(s), i+after)]
+	}
+	return cut(a), cut(b)
+}

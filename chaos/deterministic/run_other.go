@@ -1,0 +1,21 @@
+//go:build !linux || !(amd64 || arm64)
+
+package deterministic
+
+import (
+	"context"
+)
+
+// Run runs the program to its end; chance is not removed on this system.
+func Run(ctx context.Context, c Command) error {
+	p, err := c.start(nil)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { _ = p.Kill() })()
+	state, err := p.Wait()
+	if err == nil && !state.Success() {
+		err = &ExitError{state.String()}
+	}
+	return err
+}
