@@ -234,13 +234,20 @@ func (a *Alloc) EndedOnEdge() bool {
 // NeedsToReconnect reports whether the last client status recorded by the hub is
 // unknown: the allocation went out of sight and has not been settled since.
 // Empty entries are skipped.
-func (a *Alloc) NeedsToReconnect() bool {
+func (a *Alloc) NeedsToReconnect() bool { return a.lastRecorded() == ClientUnknown }
+
+// WasGivenUp reports whether the last client status recorded by the hub is lost, whatever
+// its edge said of the allocation since.
+func (a *Alloc) WasGivenUp() bool { return a.lastRecorded() == ClientLost }
+
+// lastRecorded is the last client status in AllocStates, "" for none.
+func (a *Alloc) lastRecorded() string {
 	for i := len(a.AllocStates) - 1; i >= 0; i-- {
 		if s := a.AllocStates[i]; s.Field == AllocStateClientStatus && s.Value != "" {
-			return s.Value == ClientUnknown
+			return s.Value
 		}
 	}
-	return false
+	return ""
 }
 
 // LastUnknown returns when the latest unbroken run of unknown began, or zero.

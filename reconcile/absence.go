@@ -21,7 +21,8 @@ import (
 //	  and replace = false   unknown, never lost, not replaced
 //
 // A pending allocation under a block that replaces, or under pool "nomad", is
-// lost and replaced at once: nothing of it has run.
+// lost and replaced at once: nothing of it has run. That of a system or sysbatch job
+// is left alone in a pool "nomad" until its node is down.
 type Absence struct {
 	Tolerated   bool          // it becomes unknown; else lost
 	LostAfter   time.Duration // 0: never, for being away alone
@@ -31,6 +32,7 @@ type Absence struct {
 	// place, because the edge may still be running it.
 	Hold      time.Duration
 	Reconcile string
+	Nomad     bool // the pool's default is Nomad's: a stop says nothing of the client status
 }
 
 // AbsenceOf returns the rules of a group (nil: not known) in a pool whose
@@ -38,11 +40,11 @@ type Absence struct {
 func AbsenceOf(g *fleet.TaskGroup, poolDefault string) Absence {
 	nomad := poolDefault == fleet.DisconnectNomad
 	if g == nil || g.Disconnect == nil {
-		return Absence{Tolerated: !nomad, PendingLost: nomad, Reconcile: fleet.ReconcileKeepOriginal}
+		return Absence{Tolerated: !nomad, PendingLost: nomad, Reconcile: fleet.ReconcileKeepOriginal, Nomad: nomad}
 	}
 	block := g.Disconnect
 	replace := block.Replace == nil || *block.Replace
-	p := Absence{Tolerated: true, PendingLost: replace, Reconcile: block.Reconcile}
+	p := Absence{Tolerated: true, PendingLost: replace, Reconcile: block.Reconcile, Nomad: nomad}
 	if p.Reconcile == "" {
 		p.Reconcile = fleet.ReconcileBestScore
 	}

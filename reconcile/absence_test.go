@@ -49,6 +49,7 @@ func TestAbsenceOf(t *testing.T) {
 			if got := reconcile.AbsenceOf(g, fleet.DisconnectKeep); got != tc.keep {
 				t.Errorf("pool keep: %+v, want %+v", got, tc.keep)
 			}
+			tc.nomad.Nomad = true
 			if got := reconcile.AbsenceOf(g, fleet.DisconnectNomad); got != tc.nomad {
 				t.Errorf("pool nomad: %+v, want %+v", got, tc.nomad)
 			}

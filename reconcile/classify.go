@@ -34,7 +34,7 @@ type member struct {
 	loses  bool // it could be the holder of its slot, and another is
 	early  bool // it would be, but takes the place of what runs, and does not run itself
 	rules  Absence
-	reason string // of kinds leaving and lost, and of who loses its slot
+	reason string // of kinds frozen, leaving and lost, and of who loses its slot
 }
 
 // status is what the edge says of the allocation.
@@ -93,8 +93,12 @@ func (d *decision) classify(a *fleet.Alloc) *member {
 		m.kind = frozen
 	case a.DesiredTransition.Migrate:
 		m.kind = migrating
+	case m.absent && d.system() && m.rules.Nomad && a.ClientStatus == fleet.ClientPending && node.Status == fleet.NodeDisconnected:
+		m.kind, m.reason = frozen, "it had not started when its node was disconnected"
 	case m.absent:
 		m.kind, m.reason = absence(m, node, d.in.Now)
+	case m.due && d.system() && d.batch() && m.rules.expired(awaySince(a), d.in.Now):
+		m.kind, m.reason = lost, fmt.Sprintf("it was unknown for longer than %s, and its node is back", m.rules.LostAfter)
 	case m.due && m.status() == fleet.ClientFailed:
 		m.kind = failed
 	case m.due && m.status() == fleet.ClientComplete:

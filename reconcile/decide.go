@@ -254,14 +254,15 @@ func (d *decision) leaveEnded(m *member) {
 }
 
 // unconfirmed: it was told to stop, and its node went before it said that it had.
-// One that is unknown stays so while its node may return, and one that may wait for a
-// window there runs on.
+// One that is unknown stays so while its node may return, but under Nomad's rules, and one
+// that may wait for a window there runs on.
 func (d *decision) unconfirmed(m *member) bool {
 	node := d.in.Nodes[m.a.NodeID]
 	if node != nil && node.Revoked == nil && m.a.AwaitsWindow() {
 		return false
 	}
-	gone := node == nil || node.Revoked != nil || (node.Status == fleet.NodeDown && m.a.ClientStatus != fleet.ClientUnknown)
+	gone := node == nil || node.Revoked != nil ||
+		node.Status == fleet.NodeDown && (m.a.ClientStatus != fleet.ClientUnknown || m.rules.Nomad)
 	return gone && m.a.ServerTerminal() && !m.a.ClientTerminal()
 }
 

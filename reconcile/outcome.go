@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -43,6 +44,11 @@ func (d *decision) giveUp(m *member) {
 	})
 }
 
+// leaveFrozen leaves an allocation alone that is not to be touched.
+func (d *decision) leaveFrozen(m *member) {
+	d.keep(m, cmp.Or(m.reason, "its node's history is still coming in"))
+}
+
 // entry is where the change of an allocation stands that was decided on just now.
 func (d *decision) entry(m *member) (list *[]Change, i int) {
 	for _, list := range []*[]Change{&d.out.Kept, &d.out.Unknown, &d.out.Lost} {
@@ -55,13 +61,14 @@ func (d *decision) entry(m *member) (list *[]Change, i int) {
 	panic(fmt.Sprintf("no decision on allocation %s of slot %s", m.a.ID, m.a.Name))
 }
 
-// stop ends an allocation: one that is not in sight becomes unknown as well.
+// stop ends an allocation: one that is not in sight becomes unknown as well, but under
+// Nomad's rules, where its edge or the loss of its node says what became of it.
 func (d *decision) stop(m *member, c Change) {
 	c.Alloc, c.DesiredStatus, c.Record = m.a, fleet.DesiredStop, d.settled(m)
 	switch unknown := m.a.ClientStatus == fleet.ClientUnknown; {
 	case m.due && unknown:
 		c.ClientStatus = m.status()
-	case m.absent && !unknown && !m.a.ClientTerminal():
+	case m.absent && !unknown && !m.a.ClientTerminal() && !m.rules.Nomad:
 		c.ClientStatus, c.Record = fleet.ClientUnknown, d.unknown(m)
 	}
 	d.out.Stops = append(d.out.Stops, c)

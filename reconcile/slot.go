@@ -139,7 +139,7 @@ func (d *decision) act(s *slot, g *fleet.TaskGroup, r *rollout) {
 		case ended:
 			d.leaveEnded(m)
 		case frozen:
-			d.keep(m, "its node's history is still coming in")
+			d.leaveFrozen(m)
 		case away:
 			d.stayAway(m)
 		case leaving:

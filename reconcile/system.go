@@ -162,7 +162,7 @@ func (d *decision) staff(p *post, g *fleet.TaskGroup, r *rollout) {
 	case p.vacant:
 		d.occupy(p, g)
 		r.begins()
-	case p.has(frozen), p.has(away), p.has(leaving):
+	case p.has(frozen), p.has(away), p.has(leaving), d.gaveUp(p):
 	default:
 		wanted = false
 	}
@@ -178,7 +178,7 @@ func (d *decision) staff(p *post, g *fleet.TaskGroup, r *rollout) {
 // is out of service for it, and it may be too full for as long as it lives.
 func (d *decision) vacancies(g *fleet.TaskGroup, posts []*post, r *rollout) {
 	for _, p := range posts {
-		p.vacant = p.target && p.counted() == nil && d.unsuited(p, g) == ""
+		p.vacant = p.target && p.counted() == nil && d.unsuited(p, g) == "" && !d.gaveUp(p)
 		switch {
 		case !p.vacant:
 		case p.has(migrating) || d.emptied(p):
@@ -239,6 +239,16 @@ func (d *decision) emptied(p *post) bool {
 	return p.target && len(p.members) > 0 && p.counted() == nil && d.cleared(p.members[len(p.members)-1])
 }
 
+// gaveUp reports whether what a sysbatch job had last at a post was lost: it ran there, and
+// nobody knows how it ended, so that it is not run again before the job changes.
+func (d *decision) gaveUp(p *post) bool {
+	if !d.batch() || len(p.members) == 0 {
+		return false
+	}
+	m := p.members[len(p.members)-1]
+	return (m.kind == lost || m.a.WasGivenUp()) && p.target && !d.outdated(m.a)
+}
+
 // counted is the member that tells how far the post is.
 func (p *post) counted() *member {
 	if p.holder != nil {
@@ -254,7 +264,7 @@ func (d *decision) member(m *member, p *post) {
 	case m.kind == ended:
 		d.leaveEnded(m)
 	case m.kind == frozen:
-		d.keep(m, "its node's history is still coming in")
+		d.leaveFrozen(m)
 	case m.kind == away:
 		d.stayAway(m)
 	case m.kind == leaving:

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -308,5 +309,40 @@ func TestBlockedOfferChanged(t *testing.T) {
 	c.settle()
 	if freed != 1 || len(c.alive()) != 1 {
 		t.Errorf("capacity noted %d times, %d placed", freed, len(c.alive()))
+	}
+}
+
+// TestSysBatchExpired has the window of a sysbatch job's allocation end while its node's
+// history comes in: it is lost and told to stop, though its node is ready when that is
+// decided, and it is not run again, whatever its edge says then.
+func TestSysBatchExpired(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(1)
+	c.register(job(1, system, func(j *fleet.Job) {
+		j.Type = fleet.JobTypeSysBatch
+		j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &[]time.Duration{5 * time.Second}[0]}
+	}))
+	first := c.alive()[0]
+	c.report(first, fleet.ClientRunning)
+	c.settle()
+	c.miss(first.NodeID)
+	c.settle()
+	c.now = c.now.Add(time.Minute)
+	c.open(node(0))
+	c.settle()
+	lost, _ := c.store.View().Alloc(first.ID)
+	if lost.ClientStatus != fleet.ClientLost || lost.DesiredStatus != fleet.DesiredStop || lost.NeedsToReconnect() || len(c.allocs()) != 1 {
+		t.Fatalf("%s, to %s, %v, of %d", lost.ClientStatus, lost.DesiredStatus, lost.AllocStates, len(c.allocs()))
+	}
+	c.report(lost, fleet.ClientComplete)
+	c.eligibility(first.NodeID, fleet.NodeIneligible)
+	c.eligibility(first.NodeID, fleet.NodeEligible)
+	c.settle()
+	e := c.register(job(1, system, func(j *fleet.Job) {
+		j.Type = fleet.JobTypeSysBatch
+		j.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: &[]time.Duration{5 * time.Second}[0]}
+	}))
+	if len(c.allocs()) != 1 || len(e.FailedTGAllocs) != 0 {
+		t.Errorf("%d allocations, %+v", len(c.allocs()), e.FailedTGAllocs)
 	}
 }

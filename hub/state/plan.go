@@ -223,7 +223,7 @@ func (t *tx) decide(p *fleet.Alloc, c Plan) {
 func conclude(a, p *fleet.Alloc, ready bool) {
 	switch p.ClientStatus {
 	case fleet.ClientUnknown, fleet.ClientLost:
-		if ready || a.ClientTerminal() {
+		if ready && !expiredUnseen(a, p) || a.ClientTerminal() {
 			return
 		}
 		a.ClientStatus = p.ClientStatus
@@ -236,6 +236,13 @@ func conclude(a, p *fleet.Alloc, ready bool) {
 	if known := len(a.AllocStates); len(p.AllocStates) > known {
 		a.AllocStates = append(slices.Clip(slices.Clone(a.AllocStates)), p.AllocStates[known:]...)
 	}
+}
+
+// expiredUnseen reports whether a plan gives up an allocation of a sysbatch job whose window
+// ended while its node was away, knowing that the node is back and what is there now.
+func expiredUnseen(a, p *fleet.Alloc) bool {
+	return p.ClientStatus == fleet.ClientLost && p.ModifyIndex == a.ModifyIndex &&
+		a.NeedsToReconnect() && a.ClientStatus != fleet.ClientUnknown && a.Job != nil && a.Job.Type == fleet.JobTypeSysBatch
 }
 
 // markDecision notes in an allocation's record what a plan changed of it.

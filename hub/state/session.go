@@ -203,9 +203,9 @@ func (t *tx) concerns(a *fleet.Alloc, since fleet.Index) bool {
 	row := t.jobs.at(t, jobKeyOf(a.Namespace, a.JobID))
 	switch {
 	case jobType == fleet.JobTypeSysBatch:
-		return row != nil && !row.job.Stop && !a.Terminal()
+		return row != nil && !row.job.Stop && !a.ClientTerminal()
 	case jobType == fleet.JobTypeSystem:
-		return row != nil && !row.job.Stop && !a.ServerTerminal()
+		return row != nil && !row.job.Stop && !(a.ServerTerminal() && a.ClientTerminal())
 	case jobType == fleet.JobTypeBatch && a.ClientTerminal():
 		return !a.ServerTerminal() && (a.NeedsToReconnect() || a.ModifyIndex > since)
 	}
