@@ -124,7 +124,7 @@ func (s *session) commit(ctx context.Context, ack syncproto.HeartbeatAck) {
 	s.committed = true
 	s.stopSeeking()
 	s.pause.reset()
-	s.round, s.lastHub = 0, s.f.hub
+	s.round, s.lastHub, s.turned = 0, s.f.hub, ""
 	noted := s.mem.Disconnected
 	rows := s.returned(ack)
 	if hubs := s.welcome.Hubs; len(hubs) > 0 && len(ack.Hubs) == 0 {

@@ -40,14 +40,14 @@ type search struct {
 func (l *Link) seek(ctx context.Context, wait time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &search{cancel: cancel, found: make(chan *found, 1), failed: make(chan struct{})}
-	hubs, last := knownHubs(l.mem.Hubs, l.cfg.Hubs), l.lastHub
+	hubs, last, turned := knownHubs(l.mem.Hubs, l.cfg.Hubs), l.lastHub, l.turned
 	s.ended.Go(func() {
 		for first := true; ; first = false {
 			if err := l.sleep(ctx, wait); err != nil {
 				return
 			}
 			began := time.Now()
-			f, err := l.dialRound(ctx, order(hubs, last, rand.Shuffle)[:perRound(len(hubs), l.round)])
+			f, err := l.dialRound(ctx, order(hubs, last, turned, rand.Shuffle)[:perRound(len(hubs), l.round)])
 			if err == nil {
 				s.found <- f
 				return
@@ -61,7 +61,7 @@ func (l *Link) seek(ctx context.Context, wait time.Duration) {
 				close(s.failed)
 			}
 			l.round++
-			wait = l.pause.nextAfter(time.Since(began))
+			wait, turned = l.pause.nextAfter(time.Since(began)), ""
 		}
 	})
 	l.seeking = s

@@ -43,6 +43,8 @@ type cluster struct {
 	refuse func(h syncproto.Hello) *syncproto.Refused
 	// upTo bounds what one Updates may apply, 0: all.
 	upTo int
+	// alone is the address of a hub that has lost the others: it refuses every Hello.
+	alone string
 	// stuck keeps beats unanswered.
 	stuck bool
 	// status is what acknowledgements say of the node; "": ready.
@@ -266,6 +268,9 @@ func (h *hub) event(now time.Duration, p *syncproto.HubSession, event any) []syn
 			if r := c.refuse(e.Hello); r != nil {
 				return p.Refuse(*r)
 			}
+		}
+		if c.alone == h.addr {
+			return p.Refuse(syncproto.Refused{Code: fleet.CodeUnavailable, Message: "no leader"})
 		}
 		if e.Hello.Session <= c.session {
 			return p.Refuse(syncproto.Refused{Code: fleet.CodeStaleSession, Message: "stale", Session: c.session})

@@ -169,6 +169,7 @@ type Link struct {
 	// Owned by Run's goroutine.
 	mem     Remembered
 	lastHub string // of the last session that a hub committed
+	turned  string // the hub that turned this edge away last, "" since a session was committed
 	pause   *pause
 	wait    time.Duration // before the next search starts
 	stale   bool          // the last session ended as a stale one

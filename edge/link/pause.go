@@ -130,12 +130,16 @@ func doubtAfter(rtt time.Duration) time.Duration { return max(minDoubt, doubtRTT
 const measureAfter = 5 * time.Second
 
 // order is the order in which hubs are dialed: the one that worked last, then the
-// others, shuffled by shuffle.
-func order(hubs []string, last string, shuffle func(n int, swap func(i, j int))) []string {
+// others, shuffled by shuffle. The one that turned this edge away (it has no leader, or is
+// shutting down) comes last: it answers the dialer sooner than any other, each time.
+func order(hubs []string, last, turned string, shuffle func(n int, swap func(i, j int))) []string {
 	o := slices.Clone(hubs)
 	shuffle(len(o), func(i, j int) { o[i], o[j] = o[j], o[i] })
 	if i := slices.Index(o, last); i > 0 {
 		o = slices.Insert(slices.Delete(o, i, i+1), 0, last)
+	}
+	if i := slices.Index(o, turned); i >= 0 {
+		o = append(slices.Delete(o, i, i+1), turned)
 	}
 	return o
 }

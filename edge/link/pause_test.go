@@ -134,15 +134,21 @@ func TestOrderPrefersTheLastGoodHub(t *testing.T) {
 		}
 	}
 	hubs := []string{"a", "b", "c"}
-	for last, want := range map[string][]string{
-		"":  {"c", "b", "a"},
-		"c": {"c", "b", "a"},
-		"b": {"b", "c", "a"},
-		"a": {"a", "c", "b"},
-		"x": {"c", "b", "a"},
+	for _, c := range []struct {
+		last, turned string
+		want         []string
+	}{
+		{"", "", []string{"c", "b", "a"}},
+		{"c", "", []string{"c", "b", "a"}},
+		{"b", "", []string{"b", "c", "a"}},
+		{"a", "", []string{"a", "c", "b"}},
+		{"x", "", []string{"c", "b", "a"}},
+		{"b", "b", []string{"c", "a", "b"}},
+		{"b", "c", []string{"b", "a", "c"}},
+		{"", "x", []string{"c", "b", "a"}},
 	} {
-		if got := order(hubs, last, reverse); !slices.Equal(got, want) {
-			t.Errorf("last %q: %v, want %v", last, got, want)
+		if got := order(hubs, c.last, c.turned, reverse); !slices.Equal(got, c.want) {
+			t.Errorf("last %q, turned away by %q: %v, want %v", c.last, c.turned, got, c.want)
 		}
 	}
 	if !slices.Equal(hubs, []string{"a", "b", "c"}) {

@@ -20,6 +20,8 @@ type ending struct {
 	committed  bool   // a beat was answered
 	firstTry   bool   // the one before it did not end in the same way
 	again      bool   // the link is fine: another session follows at once
+	hub        string // address
+	turned     bool   // the hub refused the session, or ended it
 }
 
 // session is one session over one connection. Its loop owns all of it.
@@ -104,7 +106,8 @@ func (l *Link) session(ctx context.Context, f *found) ending {
 	if err := f.endpoint.Close(); err != nil {
 		l.log.Debug("socket not closed", "hub", f.hub, "error", err)
 	}
-	s.end.committed = s.committed
+	s.end.committed, s.end.hub = s.committed, f.hub
+	s.end.turned = s.end.err != nil && s.end.err.Code == fleet.CodeUnavailable
 	return *s.end
 }
 

@@ -181,6 +181,9 @@ func (l *Link) lost(ctx context.Context, e ending) {
 			l.log.Warn("being fenced not noted", "error", err)
 		}
 	}
+	if e.turned {
+		l.turned = e.hub
+	}
 	fenced := l.mem.Fenced
 	l.board.set(func(s *Status) { s.LastError, s.Fenced, s.Epoch = e.err.Error(), fenced, 0 })
 	if e.committed && !e.again {

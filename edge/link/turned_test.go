@@ -1,0 +1,47 @@
+package link_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// A hub that has lost the others answers the dialer all the same, and it is the one that
+// worked last: an edge that it turns away goes to another one.
+func TestAHubThatTurnsTheEdgeAwayIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		hubs := map[string]*hub{}
+		w.cfg.Hubs = []string{hubAddr, "10.0.0.2:4647"}
+		for _, addr := range w.cfg.Hubs {
+			hubs[addr] = w.hub(addr)
+		}
+		w.run()
+		w.until(5*time.Second, "connect", w.connected)
+		for range 4 { // there and back
+			from := w.link.Status().Hub
+			w.cluster.with(func() { w.cluster.alone = from })
+			hubs[from].step(func(p *syncproto.HubSession) []syncproto.Output {
+				return p.Refuse(syncproto.Refused{Code: fleet.CodeUnavailable, Message: "no leader"})
+			})
+			w.until(5*time.Second, "be at the other hub", func() bool { return w.connected() && w.link.Status().Hub != from })
+		}
+	})
+}
+
+// Where no other hub answers, it is tried again, also in rounds that try few hubs.
+func TestAHubThatTurnedTheEdgeAwayIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cfg.Hubs = []string{hubAddr, "10.0.0.2:4647", "10.0.0.3:4647"}
+		w.hub(hubAddr) // the others are dead
+		w.cluster.alone = hubAddr
+		w.run()
+		time.Sleep(30 * time.Minute)
+		w.cluster.with(func() { w.cluster.alone = "" })
+		w.until(3*time.Minute, "connect", w.connected)
+	})
+}
