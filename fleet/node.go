@@ -82,6 +82,9 @@ type Node struct {
 	DisconnectedAt int64
 	// Fenced counts and names what was refused for having this node's identity.
 	Fenced []FencedSession
+	// Newcomer is another agent process with this node's identity that waits until it is
+	// known whether the session on Hub is over; nil: none did since that session began.
+	Newcomer *FencedSession `json:",omitempty"`
 	// Orphans are allocations that the edge keeps and the cluster has no record of:
 	// it was restored from an older copy. They run until somebody stops them on
 	// site. Of a node that is revoked: what it may still run, which nobody can stop.

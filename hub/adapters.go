@@ -121,14 +121,6 @@ func (h *Hub) forwardBeats(ctx context.Context, b []liveness.Beat) error {
 // elsewhere reaches sessions of other hubs.
 type elsewhere struct{ h *Hub }
 
-func (e elsewhere) Probe(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (bool, error) {
-	addr, err := e.h.hubAddr(hub)
-	if err != nil {
-		return false, err
-	}
-	return call[fleet.NodeID, bool](ctx, e.h, addr, methodProbe, node)
-}
-
 // edges is how the HTTP API reaches edges.
 type edges struct{ h *Hub }
 

@@ -12,6 +12,7 @@ import (
 	"skerry/hub/api"
 	"skerry/hub/broker"
 	"skerry/hub/consensus"
+	"skerry/hub/gateway"
 	"skerry/hub/liveness"
 	"skerry/hub/peers"
 	"skerry/hub/state"
@@ -33,6 +34,8 @@ const (
 	methodBeats   = "liveness.beats" // beats
 	methodHeard   = "liveness.heard" // nothing; gives times by node
 	methodProbe   = "gateway.probe"  // a node's id; gives whether its edge answered
+	methodFormer  = "gateway.former" // a formerSession; the leader gives a gateway.Former
+	methodLease   = "gateway.lease"  // nothing; the leader renews the caller's lease on its sessions
 	methodStand   = "raft.standing"  // nothing; gives an api.Standing
 	methodRestore = "state.restore"  // a state.SnapshotRestore, whose parts are in the log; gives the index of its entry
 	methodLogs    = "gateway.logs"   // a logsRequest; answers with a stream
@@ -99,6 +102,12 @@ func (h *Hub) serveCalls() {
 	p.Handle(methodProbe, answers(func(ctx context.Context, _ string, node fleet.NodeID) (bool, error) {
 		return h.gateway.Probe(ctx, node), nil
 	}))
+	p.Handle(methodFormer, answers(func(ctx context.Context, _ string, q formerSession) (gateway.Former, error) {
+		return h.formerAsLeader(ctx, q)
+	}))
+	p.Handle(methodLease, answers(func(ctx context.Context, from string, _ struct{}) (struct{}, error) {
+		return struct{}{}, h.renewLeaseFor(ctx, fleet.HubID(from))
+	}))
 	p.Handle(methodStand, answers(func(context.Context, string, struct{}) (api.Standing, error) {
 		return h.standing(), nil
 	}))
@@ -120,6 +129,12 @@ func nodesOnly(res fleet.PlanResult) fleet.PlanResult {
 		*byNode = nodes
 	}
 	return res
+}
+
+// formerSession names a node's session that a hub had last.
+type formerSession struct {
+	Hub  fleet.HubID  `cbor:"1,keyasint"`
+	Node fleet.NodeID `cbor:"2,keyasint"`
 }
 
 // handOut waits for an evaluation for a worker of another hub.

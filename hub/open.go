@@ -303,7 +303,7 @@ func (h *Hub) openEdges() error {
 	h.gateway, err = gateway.New(gateway.Config{
 		Hub: h.id(), State: h.store, Apply: h.node, Beats: beats{h.liveness},
 		Hubs: h.quicAddrs, Term: h.node.Term, Led: func() bool { _, _, ok := h.node.Leader(); return ok },
-		Elsewhere: elsewhere{h}, Now: h.cfg.Now,
+		Elsewhere: elsewhere{h}, Renew: h.renewLease, Now: h.cfg.Now,
 		Log: h.log.With("component", "gateway"),
 	})
 	return err

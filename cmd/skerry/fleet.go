@@ -187,6 +187,9 @@ func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
 		if n.Status != fleet.NodeReady && n.StatusDescription != "" {
 			notes.Add(fmt.Sprintf("%s is %s: %s", n.Name, n.Status, n.StatusDescription))
 		}
+		if n.Newcomer != nil {
+			notes.Add(n.Name + ": " + newcomerLine(*n.Newcomer, n.Hub))
+		}
 		for _, f := range n.Fenced {
 			notes.Add(fmt.Sprintf("%s: a session from %s was fenced (%s) at %s", n.Name, f.Addr, f.Code, console.LocalTime(console.Nano(f.Time))))
 		}

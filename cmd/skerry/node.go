@@ -135,6 +135,9 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 			t.Add("Attribute "+k, n.Attributes[k])
 		}
 	}
+	if n.Newcomer != nil {
+		t.Add("Newcomer", newcomerLine(*n.Newcomer, n.Hub))
+	}
 	for _, f := range n.Fenced {
 		t.Add("Fenced", fmt.Sprintf("a session from %s (%s) at %s", f.Addr, f.Code, console.LocalTime(console.Nano(f.Time))))
 	}
@@ -207,4 +210,10 @@ func drainStatus(n fleet.Node) string {
 		s += ", what is left stops at " + console.LocalTime(d.ForceDeadline)
 	}
 	return s
+}
+
+// newcomerLine says that another agent process waits, and why.
+func newcomerLine(f fleet.FencedSession, former fleet.HubID) string {
+	return fmt.Sprintf("an agent process at %s came at %s and waits: hub %s, which has the session of the process before it, cannot be asked whether that is over",
+		f.Addr, console.LocalTime(console.Nano(f.Time)), former)
 }

@@ -73,8 +73,9 @@ func fleetAtSea() api.FleetStatus {
 		Nodes: []api.NodeLine{
 			{ID: "aaaaaaaa-1", Name: "crane", Site: "harbour", Status: fleet.NodeReady, Hub: "hub1", LastContact: &heard, Allocs: map[string]int{"running": 2}},
 			{ID: "bbbbbbbb-2", Name: "gate", Site: "harbour", Status: fleet.NodeInitializing, StatusDescription: "waiting for its history: row 7 of 90", Hub: "hub1",
-				Fenced:  []fleet.FencedSession{{Code: fleet.CodeCloned, Addr: "198.51.100.7:4000", Time: at(60).UnixNano()}},
-				Orphans: []fleet.AllocID{"dddddddd-4", "eeeeeeee-5"}},
+				Newcomer: &fleet.FencedSession{Code: fleet.CodeFormerSession, Addr: "198.51.100.8:4000", Time: at(90).UnixNano()},
+				Fenced:   []fleet.FencedSession{{Code: fleet.CodeCloned, Addr: "198.51.100.7:4000", Time: at(60).UnixNano()}},
+				Orphans:  []fleet.AllocID{"dddddddd-4", "eeeeeeee-5"}},
 			{ID: "cccccccc-3", Name: "ship-1", Site: "sea", Status: fleet.NodeDisconnected, StatusDescription: "heartbeat missed", DisconnectedAt: &away, Allocs: map[string]int{"unknown": 1}},
 		},
 		Waiting: []api.WaitingLine{

@@ -54,6 +54,7 @@ type NodeLine struct {
 	DisconnectedAt    *time.Time // since when it is away
 	Allocs            map[string]int
 	Fenced            []fleet.FencedSession `json:",omitempty"`
+	Newcomer          *fleet.FencedSession  `json:",omitempty"` // an agent process that waits for the end of another's session
 	Orphans           []fleet.AllocID       `json:",omitempty"` // kept there, not known to the cluster
 	Revoked           bool                  `json:",omitempty"` // expelled: Orphans are what it may still run
 }
@@ -129,7 +130,7 @@ func (a *API) hubLines(v *state.View, leader fleet.HubID) []HubStatus {
 func nodeLine(v *state.View, n *fleet.Node) NodeLine {
 	line := NodeLine{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Site: n.AtSite(), NodePool: n.NodePool, Status: n.Status, StatusDescription: n.StatusDescription,
-		Hub: n.Hub, Allocs: map[string]int{}, Fenced: n.Fenced, Orphans: n.Orphans, Revoked: n.Revoked != nil,
+		Hub: n.Hub, Allocs: map[string]int{}, Fenced: n.Fenced, Newcomer: n.Newcomer, Orphans: n.Orphans, Revoked: n.Revoked != nil,
 	}
 	if n.DisconnectedAt != 0 {
 		at := time.Unix(0, n.DisconnectedAt)

@@ -32,3 +32,12 @@ func (n *Node) ReadIndex(ctx context.Context) (fleet.Index, error) {
 	})
 	return index, raftError("find out how far to read", err)
 }
+
+// Verify asks a majority whether this hub still leads. It writes nothing. Not on the
+// leader: CodeNotLeader.
+func (n *Node) Verify(ctx context.Context) error {
+	_, err := call(ctx, n, func(r *raft.Raft) (struct{}, error) {
+		return struct{}{}, r.VerifyLeader().Error()
+	})
+	return raftError("verify that this hub leads", err)
+}

@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// cloneRetry keeps a machine with a stolen identity from asking all the time.
-	cloneRetry = time.Minute
 	// commitAgain is how long after a session that could not be committed it is
 	// tried again; the edge waits for three beats.
 	commitAgain = 250 * time.Millisecond
@@ -27,7 +25,7 @@ const (
 // identity, and its journal continues what the cluster has, or is said to have lost
 // rows: that one is told where to go on.
 func (s *session) admit(ctx context.Context) call {
-	if s.gw.leader.missing() > s.gw.cfg.RefuseAfter {
+	if s.gw.leader.missing() > s.gw.cfg.RefuseAfter || s.gw.lease.isOver() {
 		return s.refusal(noLeader())
 	}
 	hello := s.hello
@@ -44,8 +42,9 @@ func (s *session) admit(ctx context.Context) call {
 			s.record(ctx, node, refused.Code, nil)
 			return s.refusal(refused)
 		}
-		if s.cloned(ctx, node, hello) {
-			return s.refuseClone(ctx, node)
+		s.former = s.askFormer(ctx, node)
+		if refuse := s.refuseFor(ctx, node, s.former); refuse != nil {
+			return refuse
 		}
 	}
 	w := syncproto.Welcome{
@@ -59,6 +58,17 @@ func (s *session) admit(ctx context.Context) call {
 		s.hubs = w.Hubs
 		return s.machine.Accept(now, w)
 	}
+}
+
+// refuseFor refuses what a finding forbids; nil: nothing.
+func (s *session) refuseFor(ctx context.Context, node *fleet.Node, f finding) call {
+	switch {
+	case f.alive:
+		return s.refuseClone(ctx, node)
+	case f.wait > 0:
+		return s.refuseNewcomer(ctx, node, f)
+	}
+	return nil
 }
 
 func (s *session) refusal(r syncproto.Refused) call {
@@ -84,50 +94,14 @@ func (s *session) forked(node *fleet.Node, h syncproto.Hello) (syncproto.Refused
 	}, true
 }
 
-// cloned asks the edge of the node's present session whether it is alive, where
-// the Hello comes from another process. A process that restarted left a session
-// that does not answer. One that was seen beside a living machine stays a clone: it
-// must not take the place of the first one whenever that loses its link.
-func (s *session) cloned(ctx context.Context, node *fleet.Node, h syncproto.Hello) bool {
-	if fencedFor(node, h.Instance, fleet.CodeCloned) {
-		return true
-	}
-	connected := node.Status == fleet.NodeReady || node.Status == fleet.NodeInitializing
-	if !connected || node.Epoch == 0 || node.Instance == h.Instance || node.Instance == "" {
-		return false
-	}
-	if node.Hub == s.gw.cfg.Hub {
-		return s.gw.Probe(ctx, s.node)
-	}
-	ctx, cancel := context.WithTimeout(ctx, 2*probeTimeout)
-	defer cancel()
-	alive, err := s.gw.cfg.Elsewhere.Probe(ctx, node.Hub, s.node)
-	if s.unasked = err != nil; s.unasked {
-		s.log.Info("former session not probed", "hub", node.Hub, "error", err)
-	}
-	return alive
-}
-
-// fencedFor reports whether a process was refused for that reason before.
-func fencedFor(node *fleet.Node, process fleet.InstanceID, code fleet.Code) bool {
-	return slices.ContainsFunc(node.Fenced, func(f fleet.FencedSession) bool { return f.Instance == process && f.Code == code })
-}
-
-func (s *session) refuseClone(ctx context.Context, node *fleet.Node) call {
-	s.record(ctx, node, fleet.CodeCloned, nil)
-	return s.refusal(syncproto.Refused{
-		Code:       fleet.CodeCloned,
-		Message:    "another machine has the identity of node " + fleet.Short(s.node) + " and was connected when this one came",
-		Hint:       "was the data directory copied? Give this machine an empty one and let it enrol. Shall it take the other's place, stop the other and restart this agent",
-		RetryAfter: cloneRetry,
-	})
-}
-
 // record commits what was refused, once for each process that tried.
 func (s *session) record(ctx context.Context, node *fleet.Node, code fleet.Code, rows [][]byte) {
-	if fencedFor(node, s.hello.Instance, code) {
-		return
+	if !fencedFor(node, s.hello.Instance, code) {
+		s.commitFence(ctx, code, rows)
 	}
+}
+
+func (s *session) commitFence(ctx context.Context, code fleet.Code, rows [][]byte) {
 	ctx, cancel := context.WithTimeout(ctx, fenceTimeout)
 	defer cancel()
 	res, err := s.gw.cfg.Apply.Apply(ctx, state.Fence{
@@ -157,10 +131,8 @@ func (s *session) beat(ctx context.Context, e syncproto.EventBeat) []syncproto.O
 	return s.acknowledge(h, s.hubsIfChanged())
 }
 
-// open commits the session. While there is no leader it tries again: the edge
-// gives up first. A hub that could not ask the former session's hub may itself have
-// been the one that was cut off, and have an old picture of the node: it asks again
-// once it hears of a leader. Who does not answer then is gone.
+// open commits the session. While there is no leader it tries again: the edge gives up
+// first.
 func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 	cmd := state.SessionOpen{
 		NodeID: s.node, Session: s.hello.Session, Instance: s.hello.Instance, BootID: s.hello.Boot,
@@ -170,34 +142,52 @@ func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 		// The cluster lost it, or never heard of it: it will be asked to say the rest.
 		cmd.Node = s.nameless()
 	}
-	for {
-		if s.unasked {
-			if !s.gw.cfg.Led() {
+	for began := time.Now(); ; {
+		if s.former.unasked {
+			refuse, settled := s.askFormerAgain(ctx, began)
+			if refuse != nil {
+				return refuse
+			}
+			if !settled {
 				if !pace.Rest(ctx, commitAgain) {
 					return nil
 				}
 				continue
 			}
-			if node, known := s.gw.cfg.State.View().Node(s.node); known && s.cloned(ctx, node, s.hello) {
-				return s.refuseClone(ctx, node)
-			}
 		}
+		cmd.Follows = s.former.checked
 		cmd.EvalSeed, cmd.Now = fleet.NewUUID(nil), time.Now().UnixNano()
 		applyCtx, cancel := context.WithTimeout(ctx, applyTimeout)
 		res, err := s.gw.cfg.Apply.Apply(applyCtx, cmd)
 		cancel()
-		if err == nil {
+		switch {
+		case err == nil && (res.Err == nil || res.Err.Code != fleet.CodeConflict):
 			return s.committed(ctx, h, res)
-		}
-		if fleet.CodeOf(err) == fleet.CodeInvalid {
+		case fleet.CodeOf(err) == fleet.CodeInvalid:
 			return s.refusal(syncproto.Refused{Code: fleet.CodeInvalid, Message: err.Error()})
 		}
-		s.log.Info("session not committed, trying again", "error", err)
-		s.unasked = true // what was found out is old by now
+		s.log.Info("session not committed, trying again", "error", res.Failure(err))
+		s.former.unasked = true // what was found out is old by now
 		if !pace.Rest(ctx, commitAgain) {
 			return nil
 		}
 	}
+}
+
+// askFormerAgain asks what could not be asked before; settled says that the session may
+// be committed. This hub may itself have been the one that was cut off, with an old
+// picture of the node.
+func (s *session) askFormerAgain(ctx context.Context, began time.Time) (refuse call, settled bool) {
+	node, known := s.gw.cfg.State.View().Node(s.node)
+	if !known {
+		s.former = finding{}
+		return nil, true
+	}
+	s.former = s.askFormer(ctx, node)
+	if s.former.unasked && time.Since(began) > holdNewcomer {
+		return s.refuseNewcomer(ctx, node, s.former), false
+	}
+	return s.refuseFor(ctx, node, s.former), !s.former.unasked
 }
 
 // committed opens the way for updates, or refuses what the cluster refused.

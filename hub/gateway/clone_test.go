@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,60 +92,6 @@ func TestNewerSessionStays(t *testing.T) {
 		t.Error("the newer session is not the node's own")
 	}
 	alive()
-}
-
-func TestCloneOfAnEdgeOnAnotherHub(t *testing.T) {
-	t.Parallel()
-	asked := make(chan fleet.HubID, 2)
-	answers := make(chan bool, 2)
-	h := newHub(t, options{probe: func(hub fleet.HubID, node fleet.NodeID) (bool, error) {
-		asked <- hub
-		return <-answers, nil
-	}})
-	h.mustApply(state.SessionOpen{
-		NodeID: node1, Session: 1, Instance: "agent-1", BootID: "boot-1", Hub: "hub-2", Node: describe(node1), Now: time.Now().UnixNano(),
-	})
-	clone := h.mustDial(t, node1)
-	answers <- true
-	clone.send(syncproto.StreamControl, clone.hello(2, "agent-2"))
-	clone.expectRefused(fleet.CodeCloned)
-	answers <- false
-	h.mustDial(t, node1).open(3, "agent-3")
-	for range 2 {
-		if hub := <-asked; hub != "hub-2" {
-			t.Errorf("asked %s, want hub-2", hub)
-		}
-	}
-}
-
-// The hub of the former session cannot be reached at first: the hub that asks is
-// itself cut off, or the other one is dead.
-func TestFormerHubOutOfReach(t *testing.T) {
-	t.Parallel()
-	unreachable := errors.New("no way there")
-	answers := make(chan error, 2) // nil: it is alive
-	h := newHub(t, options{probe: func(fleet.HubID, fleet.NodeID) (bool, error) {
-		err := <-answers
-		return err == nil, err
-	}})
-	h.mustApply(state.SessionOpen{
-		NodeID: node1, Session: 1, Instance: "agent-1", BootID: "boot-1", Hub: "hub-2", Node: describe(node1), Now: time.Now().UnixNano(),
-	})
-	clone := h.mustDial(t, node1)
-	answers <- unreachable
-	clone.welcomed(clone.hello(2, "agent-2"))
-	answers <- nil
-	clone.send(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: describe(node1), Hash: []byte("h1")})
-	clone.expectRefused(fleet.CodeCloned)
-	if n := h.mustNode(node1); n.Instance != "agent-1" || len(n.Fenced) != 1 {
-		t.Errorf("node %+v, want the first machine's session and the clone fenced", n)
-	}
-	answers <- unreachable
-	answers <- unreachable
-	h.mustDial(t, node1).open(2, "agent-3")
-	if n := h.mustNode(node1); n.Instance != "agent-3" {
-		t.Errorf("the session is of %s: a dead hub keeps nobody out", n.Instance)
-	}
 }
 
 // A journal that does not continue what the cluster has applied.

@@ -47,13 +47,14 @@ type Config struct {
 	Term      func() uint64   // of Raft
 	Led       func() bool     // whether this hub knows of a leader
 	Elsewhere Elsewhere
-	Now       func() time.Time // wall clock, as edges are told it; nil: time.Now
+	// Renew asks the leader to renew this hub's lease on its sessions.
+	Renew func(ctx context.Context) error
+	Now   func() time.Time // wall clock, as edges are told it; nil: time.Now
 	// A hub that knows of no leader sends edges to the others: new ones after
-	// RefuseAfter, which an election does not take (0: 5 s), those that it has after
-	// ReleaseAfter (0: 10 s) and two TTLs, when a leader elsewhere has missed their
-	// beats anyway.
-	RefuseAfter, ReleaseAfter time.Duration
-	Log                       *slog.Logger
+	// RefuseAfter, which an election does not take (0: 5 s), those that it has when its
+	// lease is over (LeaseFor; 0: SessionLease, which is the same for all hubs).
+	RefuseAfter, LeaseFor time.Duration
+	Log                   *slog.Logger
 }
 
 // State is this hub's replicated state.
@@ -77,8 +78,9 @@ type Beats interface {
 
 // Elsewhere reaches sessions that another hub terminates.
 type Elsewhere interface {
-	// Probe is Gateway.Probe on that hub.
-	Probe(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (bool, error)
+	// Former asks that hub, and where it does not answer the leader. It fails where
+	// neither does.
+	Former(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (Former, error)
 }
 
 // Gateway is one hub's door for edges.
@@ -87,6 +89,7 @@ type Gateway struct {
 	folder *folder
 	budget *semaphore.Weighted
 	leader *leadership
+	lease  *lease
 
 	mu       sync.Mutex
 	sessions map[fleet.NodeID]*session // committed ones, the newest of each node
@@ -104,8 +107,8 @@ type Stats struct {
 // New checks the configuration.
 func New(cfg Config) (*Gateway, error) {
 	if cfg.Hub == "" || cfg.State == nil || cfg.Apply == nil || cfg.Beats == nil ||
-		cfg.Hubs == nil || cfg.Term == nil || cfg.Led == nil || cfg.Elsewhere == nil {
-		return nil, errors.New("make the gateway: hub, state, applier, beats, hubs, term, led and elsewhere are required")
+		cfg.Hubs == nil || cfg.Term == nil || cfg.Led == nil || cfg.Elsewhere == nil || cfg.Renew == nil {
+		return nil, errors.New("make the gateway: hub, state, applier, beats, hubs, term, led, elsewhere and renew are required")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -116,26 +119,28 @@ func New(cfg Config) (*Gateway, error) {
 	if cfg.RefuseAfter == 0 {
 		cfg.RefuseAfter = 5 * time.Second
 	}
-	if cfg.ReleaseAfter == 0 {
-		cfg.ReleaseAfter = 10 * time.Second
+	if cfg.LeaseFor == 0 {
+		cfg.LeaseFor = SessionLease
 	}
 	return &Gateway{
 		cfg:      cfg,
 		folder:   newFolder(cfg.Apply, cfg.Log),
 		budget:   semaphore.NewWeighted(MaxUpdates),
-		leader:   newLeadership(),
+		leader:   &leadership{},
+		lease:    newLease(cfg.LeaseFor, cfg.Renew),
 		sessions: make(map[fleet.NodeID]*session),
 	}, nil
 }
 
-// Run folds updates, watches whether there is a leader, and ends the sessions of nodes
-// that are revoked, until ctx ends.
+// Run folds updates, watches whether there is a leader, ends the sessions of nodes that
+// are revoked, and keeps the lease, until ctx ends.
 // Sessions need it.
 func (g *Gateway) Run(ctx context.Context) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.Go(func() error { return g.folder.run(ctx) })
 	work.Go(func() error { g.leader.watch(ctx, g.cfg.Led); return nil })
 	work.Go(func() error { g.endRevokedSessions(ctx); return nil })
+	work.Go(func() error { g.lease.keep(ctx); return nil })
 	return work.Wait()
 }
 

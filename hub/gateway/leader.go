@@ -15,11 +15,8 @@ const leaderCheck = 500 * time.Millisecond
 // leadership is whether this hub knows of a leader. All sessions ask.
 type leadership struct {
 	mu   sync.Mutex
-	lost time.Time     // when there was no leader any more; zero: there is one
-	gone chan struct{} // closed when there is none
+	lost time.Time // when there was no leader any more; zero: there is one
 }
-
-func newLeadership() *leadership { return &leadership{gone: make(chan struct{})} }
 
 // watch looks at led until ctx ends.
 func (l *leadership) watch(ctx context.Context, led func() bool) {
@@ -40,10 +37,9 @@ func (l *leadership) note(led bool, now time.Time) {
 	defer l.mu.Unlock()
 	switch {
 	case led && !l.lost.IsZero():
-		l.lost, l.gone = time.Time{}, make(chan struct{})
+		l.lost = time.Time{}
 	case !led && l.lost.IsZero():
 		l.lost = now
-		close(l.gone)
 	}
 }
 
@@ -55,16 +51,6 @@ func (l *leadership) missing() time.Duration {
 		return 0
 	}
 	return time.Since(l.lost)
-}
-
-// loss is closed when there is no leader any more; nil: there is none now.
-func (l *leadership) loss() <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.lost.IsZero() {
-		return nil
-	}
-	return l.gone
 }
 
 func noLeader() syncproto.Refused {

@@ -39,7 +39,7 @@ type session struct {
 	work    *errgroup.Group
 	pusher  *pusher
 	epoch   fleet.Epoch // once committed; the gateway's mutex guards it
-	unasked bool        // the former session's hub was not reached; of the call that admits or opens
+	former  finding     // of the call that admits or opens
 
 	// Owned by the loop.
 	machine  *syncproto.HubSession
@@ -127,8 +127,11 @@ func (s *session) loop(ctx, wctx context.Context) error {
 	defer timer.Stop()
 	for s.end == nil {
 		var out []syncproto.Output
-		leaderLost := s.gw.leader.loss()
-		timer.Reset(s.rest(leaderLost == nil))
+		timer.Reset(s.rest())
+		var leaseEnd <-chan struct{} // of no session that is not committed: admit looks itself
+		if s.opened {
+			leaseEnd = s.gw.lease.end()
+		}
 		select {
 		case <-ctx.Done():
 			out = s.machine.Refuse(syncproto.Refused{Code: fleet.CodeUnavailable, Message: "the hub is shutting down"})
@@ -144,7 +147,8 @@ func (s *session) loop(ctx, wctx context.Context) error {
 			s.log.Info("session fenced", "code", r.Code, "error", r.Message)
 			s.gw.count(func(st *Stats) { st.Fenced++ })
 			out = s.machine.Refuse(r)
-		case <-leaderLost: // rest is told
+		case <-leaseEnd:
+			out = s.machine.Refuse(leaseEnded(s.gw.cfg.LeaseFor))
 		case <-timer.C:
 			out = append(s.machine.Tick(s.now()), s.idle(wctx)...)
 		}

@@ -146,9 +146,9 @@ func (h *halfWay) stuck(now time.Time, ttl time.Duration) bool {
 
 // rest is how long the loop may sleep where nothing comes in. A session whose node is
 // ready has hardly anything to look at: a hub has thousands of them.
-func (s *session) rest(leaderless bool) time.Duration {
+func (s *session) rest() time.Duration {
 	until := s.looked + lookEvery - s.now() // however much comes in
-	if s.machine.State() == syncproto.SessionOpen && s.status == fleet.NodeReady && !leaderless {
+	if s.machine.State() == syncproto.SessionOpen && s.status == fleet.NodeReady {
 		until = time.Hour
 	}
 	if due, ok := s.machine.Due(); ok {
@@ -169,9 +169,6 @@ func (s *session) idle(ctx context.Context) []syncproto.Output {
 	now := time.Now()
 	if s.received.due(now) {
 		s.report()
-	}
-	if alone := s.gw.leader.missing(); alone > s.gw.cfg.ReleaseAfter && alone > s.gw.cfg.ReleaseAfter+2*s.gw.cfg.Beats.TTL(s.pool) {
-		return s.machine.Refuse(noLeader())
 	}
 	if s.status == fleet.NodeReady {
 		return nil // what ends that ends the session: the pusher sees to it

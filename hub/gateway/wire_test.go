@@ -191,9 +191,9 @@ func (b steadyBeats) TTL(string) time.Duration                       { return b.
 func (b steadyBeats) Heard(fleet.NodeID, fleet.Epoch, time.Duration) {}
 
 // elsewhere is the other hubs: a function.
-type elsewhere func(hub fleet.HubID, node fleet.NodeID) (bool, error)
+type elsewhere func(hub fleet.HubID, node fleet.NodeID) (gateway.Former, error)
 
-func (e elsewhere) Probe(_ context.Context, hub fleet.HubID, node fleet.NodeID) (bool, error) {
+func (e elsewhere) Former(_ context.Context, hub fleet.HubID, node fleet.NodeID) (gateway.Former, error) {
 	return e(hub, node)
 }
 
@@ -210,6 +210,7 @@ type options struct {
 	probe elsewhere
 	// leaderless: the hub knows of no leader, though commands are applied.
 	leaderless bool
+	lease      time.Duration // 0: as in production
 	// lags: the hub's state may be older than the cluster's.
 	lags bool
 }
@@ -220,7 +221,9 @@ func newHub(tb testing.TB, opts options) *hub {
 		opts.ttl = time.Minute
 	}
 	if opts.probe == nil {
-		opts.probe = func(hub fleet.HubID, _ fleet.NodeID) (bool, error) { return false, fmt.Errorf("no hub %s", hub) }
+		opts.probe = func(hub fleet.HubID, _ fleet.NodeID) (gateway.Former, error) {
+			return gateway.Former{}, fmt.Errorf("no hub %s", hub)
+		}
 	}
 	now := time.Now()
 	made, err := pki.NewCluster("global", now)
@@ -242,7 +245,13 @@ func newHub(tb testing.TB, opts options) *hub {
 	h.gateway, err = gateway.New(gateway.Config{
 		Hub: "hub-1", State: own, Apply: h.cluster, Beats: steadyBeats{opts.ttl},
 		Hubs: func() []string { return []string{"127.0.0.1:4647"} }, Term: func() uint64 { return 7 }, Elsewhere: opts.probe,
-		Led: func() bool { return !opts.leaderless }, RefuseAfter: time.Second, ReleaseAfter: time.Second,
+		Led: func() bool { return !opts.leaderless }, RefuseAfter: time.Second, LeaseFor: opts.lease,
+		Renew: func(context.Context) error {
+			if opts.leaderless {
+				return errors.New("no leader")
+			}
+			return nil
+		},
 	})
 	if err != nil {
 		tb.Fatal(err)

@@ -56,7 +56,7 @@ func (l *Liveness) begin(now time.Time) {
 	view := l.cfg.State.View()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leading = true
+	l.leading, l.began = true, now
 	clear(l.outbox)
 	longest := l.longest
 	for p := range view.Pools() {
@@ -80,6 +80,7 @@ func (l *Liveness) end() {
 	l.leading = false
 	l.deadlines = newDeadlines()
 	clear(l.heard)
+	clear(l.leases)
 }
 
 // arm sets the timer to the earliest deadline, but not so soon after the last

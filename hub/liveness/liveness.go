@@ -74,6 +74,8 @@ type Liveness struct {
 	deadlines *deadlines
 	heard     map[fleet.NodeID]time.Time // last beats, while leading
 	outbox    map[fleet.NodeID]Beat      // while not leading
+	began     time.Time                  // of this leadership
+	leases    map[fleet.HubID]time.Time  // last renewals, while leading
 	longest   time.Duration              // TTL given, of what is known here
 	nodes     int                        // fleet's size, as counted at counted
 	hubs      int                        // likewise
@@ -119,6 +121,7 @@ func New(cfg Config) *Liveness {
 		deadlines: newDeadlines(),
 		heard:     make(map[fleet.NodeID]time.Time),
 		outbox:    make(map[fleet.NodeID]Beat),
+		leases:    make(map[fleet.HubID]time.Time),
 		wake:      make(chan struct{}, 1),
 		gather:    make(chan struct{}, 1),
 	}

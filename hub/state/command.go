@@ -88,7 +88,8 @@ type NodeRegister struct {
 // before it. The node becomes initializing where it was away (or its announced
 // head is not applied), and stays ready on a blip. Refused: stale_session where
 // Session is not above the node's, not_found where the node is not registered
-// and Node is nil.
+// and Node is nil, conflict where Follows is set and the node has meanwhile got a
+// session of yet another instance.
 type SessionOpen struct {
 	NodeID   fleet.NodeID
 	Session  uint64
@@ -102,7 +103,10 @@ type SessionOpen struct {
 	// journal that goes on from what is applied.
 	Lost     string
 	EvalSeed string // evaluation ids derive from it
-	Now      int64
+	// Follows is the epoch of the session that was found to be over, where that was of
+	// another instance; 0: it was not.
+	Follows fleet.Epoch `cbor:",omitempty"`
+	Now     int64
 }
 
 // NodeStatus moves nodes that missed their deadline: ready to disconnected or
@@ -216,7 +220,8 @@ type JoinToken struct {
 }
 
 // Fence records a session that was refused for having another machine's
-// identity, and keeps apart what it said.
+// identity, and keeps apart what it said. With code former_session it notes a newcomer
+// that waits, and nothing else.
 type Fence struct {
 	NodeID  fleet.NodeID
 	Session fleet.FencedSession

@@ -3,6 +3,7 @@ package state
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"iter"
 	"maps"
 	"math"
@@ -253,6 +254,13 @@ func (t *tx) fence(c Fence) Result {
 	if n == nil {
 		return refused(fleet.CodeNotFound, "fence a session of node %s: there is no such node", fleet.Short(c.NodeID))
 	}
+	if c.Session.Code == fleet.CodeFormerSession {
+		t.noteNewcomer(n, c.Session)
+		return Result{}
+	}
+	if n.Newcomer != nil && n.Newcomer.Instance == c.Session.Instance {
+		n.Newcomer = nil
+	}
 	kept := c.Rows[:min(len(c.Rows), fencedRowsKept)]
 	n.Fenced = keepNewest(append(slices.Clone(n.Fenced), c.Session), fencedKept)
 	n.fenced = keepNewest(append(slices.Clone(n.fenced),
@@ -262,6 +270,15 @@ func (t *tx) fence(c Fence) Result {
 	n.event("Cluster", message, c.Session.Time, t.index)
 	t.nodeMark(n, "fenced", string(c.Session.Code)+" from "+c.Session.Addr, c.Session.Time)
 	return Result{}
+}
+
+// noteNewcomer shows an agent process that waits for the end of the session of another.
+func (t *tx) noteNewcomer(n *nodeRow, s fleet.FencedSession) {
+	n.Newcomer = &s
+	why := fmt.Sprintf("an agent process at %s waits: hub %s has the session of another one and cannot be asked whether that is over", s.Addr, n.Hub)
+	t.nodeChanged(n)
+	n.event("Cluster", "Newcomer waits: "+why, s.Time, t.index)
+	t.nodeMark(n, "newcomer waits", why, s.Time)
 }
 
 // classOf names what constraints can tell of a node and what is not its alone.

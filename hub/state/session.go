@@ -27,6 +27,9 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 			c.Session, fleet.Short(c.NodeID), known.Session)
 		res.Session = sessionResult(&known.Node)
 		return res
+	case known != nil && c.Follows > 0 && known.Epoch != c.Follows && known.Instance != c.Instance:
+		return refused(fleet.CodeConflict, "open a session of node %s: the session of epoch %d is not the newest any more, which is of epoch %d",
+			fleet.Short(c.NodeID), c.Follows, known.Epoch)
 	}
 	w := wake{seed: c.EvalSeed, now: c.Now}
 	if c.Node != nil {
@@ -42,6 +45,7 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 	n.Session, n.Instance, n.BootID = c.Session, c.Instance, c.BootID
 	n.Hub, n.JournalHead, n.DisconnectedAt = c.Hub, c.Head, 0
 	n.Orphans = nil // the edge lists what it still holds in every session
+	n.Newcomer = nil
 	if c.Lost != "" {
 		n.JournalHead = n.Applied + 1 // the row that says what is lost is to come at least
 	}

@@ -34,6 +34,52 @@ func TestSessionOpen(t *testing.T) {
 	}
 }
 
+// Another agent process follows a session that was found to be over, and no other one.
+func TestSessionFollows(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	open := state.SessionOpen{NodeID: id, Session: 7, Instance: "i2", Hub: "hub-2", Now: w.nano()}
+	w.must(open)
+	other := state.SessionOpen{NodeID: id, Session: 8, Instance: "i3", Hub: "hub-1", Follows: 1, Now: w.nano()}
+	w.refused(fleet.CodeConflict, other)
+	same := state.SessionOpen{NodeID: id, Session: 8, Instance: "i2", Hub: "hub-1", Follows: 1, Now: w.nano()}
+	if res := w.must(same); res.Session.Epoch != 3 {
+		t.Errorf("the same process's next session: %+v", res.Session)
+	}
+	other.Session, other.Follows = 9, 3
+	if res := w.must(other); res.Session.Epoch != 4 {
+		t.Errorf("another process's session behind the newest: %+v", res.Session)
+	}
+}
+
+// A newcomer that waits is shown until somebody has a session, or it is fenced.
+func TestNewcomerIsShown(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	newcomer := fleet.FencedSession{Code: fleet.CodeFormerSession, Instance: "i9", Addr: "192.0.2.9:4000", Time: w.nano()}
+	waits := func(want fleet.InstanceID) {
+		t.Helper()
+		n := w.getNode(id)
+		if got := n.Newcomer; want == "" && got != nil || want != "" && (got == nil || got.Instance != want) {
+			t.Errorf("newcomer %+v, want %q", got, want)
+		}
+	}
+	note := func() { w.must(state.Fence{NodeID: id, Session: newcomer}) }
+	note()
+	waits("i9")
+	n := w.getNode(id)
+	if last := n.Events[len(n.Events)-1].Message; len(n.Fenced) > 0 || !strings.Contains(last, newcomer.Addr) || !strings.Contains(last, "hub-1") {
+		t.Errorf("fenced %+v, told %q", n.Fenced, last)
+	}
+	w.session(id)
+	waits("")
+	note()
+	w.must(state.Fence{NodeID: id, Session: fleet.FencedSession{Code: fleet.CodeCloned, Instance: "i8"}})
+	waits("i9")
+	w.must(state.Fence{NodeID: id, Session: fleet.FencedSession{Code: fleet.CodeCloned, Instance: "i9"}})
+	waits("")
+}
+
 // A session within the deadline leaves the node ready, whatever its journal
 // holds, and fences the one before it.
 func TestSessionBlip(t *testing.T) {

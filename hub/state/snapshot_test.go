@@ -41,6 +41,7 @@ func furnished(t tb) *world {
 	w.must(state.DeploymentPromote{DeploymentID: d.ID, Now: w.nano()})
 	w.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentSuccessful}, Now: w.nano()})
 	w.must(state.Fence{NodeID: b, Session: fleet.FencedSession{Code: fleet.CodeCloned}, Rows: [][]byte{{1}}})
+	w.must(state.Fence{NodeID: b, Session: fleet.FencedSession{Code: fleet.CodeFormerSession, Instance: "i9", Addr: "192.0.2.9:4000"}})
 	return w
 }
 

@@ -1,0 +1,109 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+const (
+	// cloneRetry keeps a machine with a stolen identity from asking all the time.
+	cloneRetry = time.Minute
+	// formerRetry is how often a newcomer asks again: the former hub may answer any time.
+	formerRetry = 10 * time.Second
+	// formerTimeout bounds asking the former hub, and the leader where that fails.
+	formerTimeout = 5 * time.Second
+	// holdNewcomer is how long a newcomer is held while neither of them can be asked: an
+	// election is over by then.
+	holdNewcomer = 5 * time.Second
+)
+
+// Former is what is known of a node's session on another hub.
+type Former struct {
+	// Answered says that its hub was asked, and Alive that the edge answered there.
+	Answered bool `cbor:"1,keyasint"`
+	Alive    bool `cbor:"2,keyasint,omitempty"`
+	// Silence, where its hub did not answer, is for how long the leader surely has not
+	// renewed that hub's lease.
+	Silence time.Duration `cbor:"3,keyasint,omitempty"`
+}
+
+// finding is what a session found out about the node's former session.
+type finding struct {
+	// checked is the epoch of the former session of another instance; 0: there is none.
+	checked fleet.Epoch
+	alive   bool          // the former session's machine lives
+	unasked bool          // neither its hub nor the leader could be asked
+	wait    time.Duration // above 0: after that time its hub has surely ended it
+}
+
+// askFormer finds out whether the session that the cluster has of the node is over, where
+// the Hello comes from another process. The same process wins over its own ghost at once.
+// Silence of a hub proves nothing: it may be cut off, together with the living edge. One
+// that was seen beside a living machine stays a clone: it must not take the place of the
+// first one whenever that loses its link.
+func (s *session) askFormer(ctx context.Context, node *fleet.Node) finding {
+	if fencedFor(node, s.hello.Instance, fleet.CodeCloned) {
+		return finding{alive: true}
+	}
+	if node.Epoch == 0 || node.Instance == s.hello.Instance || node.Instance == "" {
+		return finding{}
+	}
+	f := finding{checked: node.Epoch}
+	if node.Hub == s.gw.cfg.Hub {
+		f.alive = s.gw.Probe(ctx, s.node)
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, formerTimeout)
+	defer cancel()
+	former, err := s.gw.cfg.Elsewhere.Former(ctx, node.Hub, s.node)
+	switch {
+	case err != nil:
+		f.unasked = true
+		s.log.Info("former session not probed", "hub", node.Hub, "error", err)
+	case former.Answered:
+		f.alive = former.Alive
+	default:
+		f.wait = max(0, FormerWait-former.Silence)
+	}
+	return f
+}
+
+// fencedFor reports whether a process was refused for that reason before.
+func fencedFor(node *fleet.Node, process fleet.InstanceID, code fleet.Code) bool {
+	return slices.ContainsFunc(node.Fenced, func(f fleet.FencedSession) bool { return f.Instance == process && f.Code == code })
+}
+
+func (s *session) refuseClone(ctx context.Context, node *fleet.Node) call {
+	s.record(ctx, node, fleet.CodeCloned, nil)
+	return s.refusal(syncproto.Refused{
+		Code:       fleet.CodeCloned,
+		Message:    "another machine has the identity of node " + fleet.Short(s.node) + " and was connected when this one came",
+		Hint:       "was the data directory copied? Give this machine an empty one and let it enrol. Shall it take the other's place, stop the other and restart this agent",
+		RetryAfter: cloneRetry,
+	})
+}
+
+// refuseNewcomer lets a process wait until the former session is surely over.
+func (s *session) refuseNewcomer(ctx context.Context, node *fleet.Node, f finding) call {
+	r := syncproto.Refused{
+		Code: fleet.CodeFormerSession,
+		Message: fmt.Sprintf("hub %s has the session of node %s's former agent process and cannot be asked whether that is over",
+			node.Hub, fleet.Short(s.node)),
+		Hint:       "no need to do anything where the agent was restarted: it is let in when that hub or the leader answers. Was the data directory copied, stop the copy",
+		RetryAfter: formerRetry,
+	}
+	if !f.unasked {
+		r.Hint = fmt.Sprintf("no need to do anything where the agent was restarted: it is let in when that hub answers, or in %s. "+
+			"Was the data directory copied, stop the copy", f.wait.Round(time.Second))
+		r.RetryAfter = min(f.wait, formerRetry)
+		if node.Newcomer == nil || node.Newcomer.Instance != s.hello.Instance {
+			s.commitFence(ctx, fleet.CodeFormerSession, nil)
+		}
+	}
+	return s.refusal(r)
+}

@@ -1,0 +1,112 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// How long sessions outlive the loss of the quorum. Both are durations, each measured by
+// one hub's own clock: clocks of hubs are never compared.
+const (
+	// SessionLease is for how long a hub keeps its edges' sessions after it last asked the
+	// leader, and was answered. All hubs of a cluster must use the same.
+	SessionLease = 30 * time.Second
+	// FormerWait is after how long without a renewal, as the leader measures it, all
+	// sessions of a hub are over. The second half is for their edges to find another hub.
+	FormerWait = 2 * SessionLease
+)
+
+// leaseRenewals is how many renewals fit into a lease.
+const leaseRenewals = 6
+
+// lease is this hub's right to keep sessions. Invariant: the leader knows of a renewal
+// that is not older than the newest one that this hub counts, or it began to lead later.
+// So where the leader has heard nothing of a hub for FormerWait, that hub has no session.
+type lease struct {
+	lasts time.Duration
+	renew func(context.Context) error
+
+	mu      sync.Mutex
+	renewed time.Time     // when the newest renewal that succeeded was asked for
+	ended   chan struct{} // closed while the lease is over
+	over    bool
+}
+
+func newLease(lasts time.Duration, renew func(context.Context) error) *lease {
+	return &lease{lasts: lasts, renew: renew, ended: make(chan struct{})}
+}
+
+// keep renews the lease until ctx ends.
+func (l *lease) keep(ctx context.Context) {
+	every := l.lasts / leaseRenewals
+	l.note(time.Now(), nil)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		asked := time.Now()
+		renewing, cancel := context.WithTimeout(ctx, l.atMost(asked, every))
+		err := l.renew(renewing)
+		cancel()
+		l.note(asked, err)
+		timer.Reset(l.atMost(time.Now(), every))
+	}
+}
+
+// atMost bounds a wait by what is left of the lease.
+func (l *lease) atMost(now time.Time, d time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if left := l.renewed.Add(l.lasts).Sub(now); !l.over && left < d {
+		return max(left, 0)
+	}
+	return d
+}
+
+// note takes how a renewal ended that was asked for at a time.
+func (l *lease) note(asked time.Time, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.renewed = asked
+	}
+	over := time.Since(l.renewed) >= l.lasts
+	switch {
+	case over && !l.over:
+		close(l.ended)
+	case !over && l.over:
+		l.ended = make(chan struct{})
+	}
+	l.over = over
+}
+
+// end is closed when the lease is over.
+func (l *lease) end() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended
+}
+
+// isOver reports whether sessions may not be kept, nor begun.
+func (l *lease) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
+}
+
+// leaseEnded tells an edge why its session ends.
+func leaseEnded(lasts time.Duration) syncproto.Refused {
+	return syncproto.Refused{
+		Code:    fleet.CodeUnavailable,
+		Message: "this hub has not reached the leader for " + lasts.String() + ", and keeps no sessions without it",
+		Hint:    "another hub may take this edge",
+	}
+}

@@ -1,0 +1,82 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// renewer is a leader that grants leases until it is cut off.
+type renewer struct {
+	slow   time.Duration // an answer takes as long
+	silent bool          // cut off, it does not answer, in place of refusing
+
+	mu    sync.Mutex
+	cut   bool
+	asked time.Time // of the last renewal that was granted
+}
+
+func (r *renewer) renew(ctx context.Context) error {
+	at := time.Now()
+	r.mu.Lock()
+	cut := r.cut
+	r.mu.Unlock()
+	switch {
+	case cut && r.silent:
+		<-ctx.Done()
+		return ctx.Err()
+	case cut:
+		return errors.New("no leader")
+	}
+	time.Sleep(r.slow)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = at
+	return nil
+}
+
+func (r *renewer) set(cut bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = cut
+}
+
+// A hub that cannot renew its lease ends its sessions as long after it last asked, and not
+// later for a leader that does not answer.
+func TestLeaseEnds(t *testing.T) {
+	for name, leader := range map[string]*renewer{
+		"refused":                         {},
+		"no answer":                       {silent: true},
+		"no answer, and slow ones before": {silent: true, slow: 4 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLease(SessionLease, leader.renew)
+				ctx, cancel := context.WithCancel(t.Context())
+				var work sync.WaitGroup
+				work.Go(func() { l.keep(ctx) })
+				defer work.Wait()
+				defer cancel()
+				time.Sleep(10 * SessionLease)
+				synctest.Wait()
+				if l.isOver() {
+					t.Fatal("over, though the leader grants it")
+				}
+				leader.set(true)
+				<-l.end()
+				if kept := time.Since(leader.asked); kept != SessionLease {
+					t.Errorf("it ended %s after the last renewal was asked for, want %s", kept, SessionLease)
+				}
+				leader.set(false)
+				time.Sleep(SessionLease)
+				synctest.Wait()
+				if l.isOver() {
+					t.Error("over, though the leader grants it again")
+				}
+			})
+		})
+	}
+}
