@@ -12,10 +12,11 @@ const dataVersion = 1
 
 // Names below a hub's data directory.
 const (
-	joinTokenFile = "join-token"
-	resetKeyFile  = "reset-key"
-	identityDir   = "identity" // certificate, key, CA
-	raftDir       = "raft"     // log and snapshots
+	joinTokenFile    = "join-token"     // admits edges
+	hubJoinTokenFile = "hub-join-token" // admits hubs
+	resetKeyFile     = "reset-key"
+	identityDir      = "identity" // certificate, key, CA
+	raftDir          = "raft"     // log and snapshots
 
 	edgeFile = "identity/node-id" // in an edge's data directory, and never in a hub's
 )

@@ -200,10 +200,13 @@ func (h *Hub) State() *state.Store { return h.store }
 // Leads reports whether it leads the cluster.
 func (h *Hub) Leads() bool { return h.leads() }
 
-// JoinToken is the token that this hub made at bootstrap; "" where it made none
-// or the file is gone.
-func (h *Hub) JoinToken() string {
-	b, err := os.ReadFile(h.dir.File(joinTokenFile))
+// JoinToken is the token for edges that this hub made at bootstrap, and HubJoinToken
+// the one for hubs; "" where it made none or the file is gone.
+func (h *Hub) JoinToken() string    { return h.tokenIn(joinTokenFile) }
+func (h *Hub) HubJoinToken() string { return h.tokenIn(hubJoinTokenFile) }
+
+func (h *Hub) tokenIn(file string) string {
+	b, err := os.ReadFile(h.dir.File(file))
 	if err != nil {
 		return ""
 	}

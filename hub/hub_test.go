@@ -252,7 +252,7 @@ func mustCluster(t *testing.T, n int) []*running {
 	hubs[0].mustBeReady()
 	for i := 2; i <= n; i++ {
 		cfg := config(t, fmt.Sprintf("hub-%d", i))
-		cfg.Join, cfg.Token = []string{hubs[0].QUICAddr()}, hubs[0].JoinToken()
+		cfg.Join, cfg.Token = []string{hubs[0].QUICAddr()}, hubs[0].HubJoinToken()
 		cfg.Packets = mustWire(t)
 		hubs = append(hubs, mustStart(t, cfg))
 	}

@@ -42,7 +42,8 @@ const (
 type pending struct {
 	// Bootstrap: to be committed.
 	Cluster     *state.Cluster     `json:",omitempty"`
-	Token       *state.JoinToken   `json:",omitempty"`
+	Token       *state.JoinToken   `json:",omitempty"` // of older releases: the only one, for both roles
+	Tokens      []state.JoinToken  `json:",omitempty"`
 	Certificate *state.Certificate `json:",omitempty"`
 
 	Hubs []string `json:",omitempty"` // join: whom to ask
@@ -123,8 +124,8 @@ func settled(dir *datadir.Dir) error {
 	return nil
 }
 
-// bootstrap makes a cluster: its CA, this hub's certificate, and a join token for
-// everyone else, which lies in the data directory for the operator.
+// bootstrap makes a cluster: its CA, this hub's certificate, and two join tokens, for
+// edges and for other hubs, which lie in the data directory for the operator.
 func bootstrap(cfg Config, dir *datadir.Dir, now time.Time) (credentials, error) {
 	cluster, err := pki.NewCluster(cfg.Region, now)
 	if err != nil {
@@ -138,12 +139,18 @@ func bootstrap(cfg Config, dir *datadir.Dir, now time.Time) (credentials, error)
 	if err != nil {
 		return credentials{}, err
 	}
-	token, kept := pki.NewToken(cluster, []string{syncproto.RoleHub, syncproto.RoleEdge}, 0, now)
-	if err := dir.Write(joinTokenFile, []byte(token.String()+"\n"), 0o600); err != nil {
-		return credentials{}, err
-	}
 	c := credentials{identity: id, gossipKey: cluster.GossipKey}
-	c.pending = &pending{Cluster: &cluster, Token: &kept, Certificate: &issued}
+	c.pending = &pending{Cluster: &cluster, Certificate: &issued}
+	for _, made := range []struct{ role, file string }{
+		{syncproto.RoleEdge, joinTokenFile}, {syncproto.RoleHub, hubJoinTokenFile},
+	} {
+		token, kept := pki.NewToken(cluster, []string{made.role}, 0, now)
+		kept.Description = "made with the cluster, in " + made.file
+		if err := dir.Write(made.file, []byte(token.String()+"\n"), 0o600); err != nil {
+			return credentials{}, err
+		}
+		c.pending.Tokens = append(c.pending.Tokens, kept)
+	}
 	return c, c.save(dir)
 }
 
@@ -215,7 +222,7 @@ func (c Config) joinToken() (identity.Token, error) {
 	}
 	if strings.TrimSpace(text) == "" {
 		return identity.Token{}, fleet.Errorf(fleet.CodeTokenBad, "join the cluster: no join token is given").
-			WithHint("name the file with --token-file; the first hub keeps it in DATA/join-token")
+			WithHint("name the file with --token-file; the first hub keeps it in DATA/hub-join-token")
 	}
 	return identity.ParseToken(text)
 }

@@ -161,7 +161,7 @@ func TestAClockOf1970IsRefused(t *testing.T) {
 	first.mustRequest("PUT", "/v1/jobs", job("shop"), nil)
 
 	joining := config(t, "hub-2")
-	joining.Join, joining.Token, joining.Now = []string{first.QUICAddr()}, first.JoinToken(), at1970
+	joining.Join, joining.Token, joining.Now = []string{first.QUICAddr()}, first.HubJoinToken(), at1970
 	mustRefuse(t, joining, fleet.CodeInvalid, "clock", "1970")
 	joining.Now = func() time.Time { return time.Now().Add(-24 * time.Hour) } // seen when the CA is
 	mustRefuse(t, joining, fleet.CodeInvalid, "clock")
@@ -219,7 +219,7 @@ func TestPortInUse(t *testing.T) {
 func TestTokensThatAreRefused(t *testing.T) {
 	first := mustCluster(t, 1)[0]
 	other := mustCluster(t, 1)[0]
-	token := first.JoinToken()
+	token := first.HubJoinToken()
 	joining := func(token string) hub.Config {
 		cfg := config(t, "hub-2")
 		cfg.Join, cfg.Token = []string{first.QUICAddr()}, token
@@ -230,7 +230,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 	tampered := []byte(token)
 	tampered[len(tampered)-8] ^= 1
 	mustRefuse(t, joining(string(tampered)), fleet.CodeTokenBad)
-	mustRefuse(t, joining(other.JoinToken()), fleet.CodeCAMismatch)
+	mustRefuse(t, joining(other.HubJoinToken()), fleet.CodeCAMismatch)
 	cluster, _ := first.State().View().Cluster()
 	mustRefuse(t, joining(identity.NewToken(cluster.CACert).String()), fleet.CodeTokenBad, "does not know")
 
@@ -246,7 +246,7 @@ func TestTokensThatAreRefused(t *testing.T) {
 // A hub that nobody answers tries until its context ends.
 func TestJoinTriesUntilItMayNot(t *testing.T) {
 	first := mustCluster(t, 1)[0]
-	token := first.JoinToken()
+	token := first.HubJoinToken()
 	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"skerry/fleet"
 	"skerry/hub/consensus"
 	"skerry/hub/state"
+	"skerry/syncproto"
 )
 
 // settle finishes the hub's beginning: it makes or joins the cluster where that is
@@ -49,6 +50,7 @@ func (h *Hub) settle(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
+	h.warnOfSharedTokens()
 	h.log.Info("hub is ready", "index", h.store.View().Index())
 	close(h.ready)
 	return nil
@@ -89,12 +91,29 @@ func (h *Hub) settlePending(ctx context.Context) error {
 			return res.Err
 		}
 	}
-	for _, c := range []state.Command{state.Token{Token: *p.Token}, *p.Certificate} {
-		if err := h.apply(ctx, c); err != nil {
+	if p.Token != nil {
+		p.Tokens = append(p.Tokens, *p.Token)
+	}
+	for _, token := range p.Tokens {
+		if err := h.apply(ctx, state.Token{Token: token}); err != nil {
 			return err
 		}
 	}
+	if err := h.apply(ctx, *p.Certificate); err != nil {
+		return err
+	}
 	return settled(h.dir)
+}
+
+// warnOfSharedTokens names the join tokens of older releases, which admit hubs from
+// every machine that an edge's token lies on.
+func (h *Hub) warnOfSharedTokens() {
+	for t := range h.store.View().Tokens() {
+		if slices.Contains(t.Roles, syncproto.RoleHub) && slices.Contains(t.Roles, syncproto.RoleEdge) {
+			h.log.Warn("join token admits hubs as well as edges: make one for each with `skerry token create`, then revoke it",
+				"token", t.ID)
+		}
+	}
 }
 
 // register commits where this hub is reached.

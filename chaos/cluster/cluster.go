@@ -121,7 +121,8 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 		h.first = []string{"--bootstrap"}
 		c.token = filepath.Join(h.Dir, "join-token")
 	} else {
-		h.first = []string{"--join", fmt.Sprintf("%s:%d", c.Hubs[0].Place.Advertise, quicPort), "--token-file", c.token}
+		h.first = []string{"--join", fmt.Sprintf("%s:%d", c.Hubs[0].Place.Advertise, quicPort),
+			"--token-file", filepath.Join(c.Hubs[0].Dir, "hub-join-token")}
 	}
 	c.Hubs = append(c.Hubs, h)
 	if err := h.Start(); err != nil {

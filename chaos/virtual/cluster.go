@@ -203,7 +203,9 @@ func (c *Cluster) Close() error {
 	return errors.Join(errs...)
 }
 
-// tokenFile is the join token that the first hub made.
-func (c *Cluster) tokenFile() string { return filepath.Join(c.dir(c.cfg.Hubs[0]), "join-token") }
+// tokenFile is the join token for edges that the first hub made, hubTokenFile the one
+// for hubs.
+func (c *Cluster) tokenFile() string    { return filepath.Join(c.dir(c.cfg.Hubs[0]), "join-token") }
+func (c *Cluster) hubTokenFile() string { return filepath.Join(c.dir(c.cfg.Hubs[0]), "hub-join-token") }
 
 func (c *Cluster) dir(name string) string { return filepath.Join(c.cfg.Dir, name) }

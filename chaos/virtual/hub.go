@@ -108,7 +108,7 @@ func (h *Hub) config() (hub.Config, error) {
 	if h.first && h.ip == firstIP {
 		hc.Bootstrap = true
 	} else if h.first {
-		token, err := os.ReadFile(h.c.tokenFile())
+		token, err := os.ReadFile(h.c.hubTokenFile())
 		if err != nil {
 			return hc, fmt.Errorf("read the join token: %w", err)
 		}

@@ -84,10 +84,6 @@ func (f *Flags) Run(ctx context.Context, version string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	token := ""
-	if cfg.Bootstrap {
-		token = h.JoinToken()
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return h.Run(ctx) })
 	group.Go(func() error {
@@ -97,8 +93,9 @@ func (f *Flags) Run(ctx context.Context, version string, out io.Writer) error {
 			return nil
 		}
 		fmt.Fprintf(out, "hub ready: HTTP http://%s, QUIC %s, gossip %s\n", h.HTTPAddr(), h.QUICAddr(), h.GossipAddr())
-		if token != "" {
-			fmt.Fprintf(out, "join token (in %s): %s\n", filepath.Join(cfg.DataDir, "join-token"), token)
+		if cfg.Bootstrap && h.JoinToken() != "" {
+			fmt.Fprintf(out, "join tokens: for edges in %s, for hubs in %s\n",
+				filepath.Join(cfg.DataDir, "join-token"), filepath.Join(cfg.DataDir, "hub-join-token"))
 		}
 		return nil
 	})

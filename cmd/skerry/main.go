@@ -171,7 +171,7 @@ func command() *cobra.Command {
 		root.AddCommand(c)
 	}
 	o := &operator{}
-	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o), operatorCommand(o), systemCommand(o), deploymentCommand(o), serviceCommand(o), scalingCommand(o), namespaceCommand(o), monitorCommand(o), actionCommand(o)} {
+	for _, c := range []*cobra.Command{jobCommand(o), fleetCommand(o), nodeCommand(o), allocCommand(o), evalCommand(o), operatorCommand(o), systemCommand(o), deploymentCommand(o), serviceCommand(o), scalingCommand(o), namespaceCommand(o), monitorCommand(o), tokenCommand(o), actionCommand(o)} {
 		o.addTo(c)
 		c.GroupID = "operator"
 		root.AddCommand(c)

@@ -224,6 +224,7 @@ func (a *API) routes() {
 	a.serviceRoutes()
 	a.scalingRoutes()
 	a.namespaceRoutes()
+	a.tokenRoutes()
 	a.mux.Handle("GET /v1/metrics", promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{}))
 	a.mux.HandleFunc(elsewhere, a.unrouted)
 	if a.cfg.Debug {

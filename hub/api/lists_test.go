@@ -48,6 +48,7 @@ var listEndpoints = []listed{
 	{"/v1/node/revocations", "/v1/node/revocations", "NodeID", (*lists).revocation},
 	{"/v1/node/pool/{name}/nodes", "/v1/node/pool/default/nodes", "ID", (*lists).node},
 	{"/v1/node/pool/{name}/jobs", "/v1/node/pool/default/jobs", "ID", (*lists).job},
+	{"/v1/join/tokens", "/v1/join/tokens", "ID", (*lists).token},
 	{"/v1/namespaces", "/v1/namespaces", "Name", (*lists).namespace},
 	{"/v1/scaling/policies", "/v1/scaling/policies", "ID", (*lists).job},
 	{"/v1/services", "/v1/services", "ServiceName", (*lists).alloc},
@@ -62,7 +63,7 @@ var noLists = []string{
 	"/v1/client/fs/cat/{id}", "/v1/client/fs/logs/{id}", "/v1/client/fs/ls/{id}", "/v1/client/fs/readat/{id}", "/v1/client/fs/stat/{id}",
 	"/v1/client/fs/stream/{id}", "/v1/deployment/progress/{id}", "/v1/deployment/{id}", "/v1/evaluation/{id}", "/v1/evaluations/count",
 	"/v1/event/stream", "/v1/fleet/status", "/v1/job/{id}", "/v1/job/{id}/action", "/v1/job/{id}/actions", "/v1/job/{id}/deployment", "/v1/job/{id}/scale",
-	"/v1/job/{id}/submission", "/v1/job/{id}/summary", "/v1/job/{id}/versions", "/v1/metrics", "/v1/namespace/{name}", "/v1/node/{id}",
+	"/v1/job/{id}/submission", "/v1/job/{id}/summary", "/v1/job/{id}/versions", "/v1/join/token/{id}", "/v1/metrics", "/v1/namespace/{name}", "/v1/node/{id}",
 	"/v1/node/{id}/history", "/v1/node/{id}/{what}", "/v1/operator/autopilot/health", "/v1/operator/raft/configuration", "/v1/operator/scheduler/configuration",
 	"/v1/operator/snapshot", "/v1/regions", "/v1/scaling/policy/{id}", "/v1/status/leader", "/v1/status/peers",
 }
@@ -148,6 +149,7 @@ func newLists(t *testing.T) *lists {
 		l.pool()
 		l.namespace()
 		l.revocation()
+		l.token()
 	}
 	for e := range h.store.View().EvalsByJob(fleet.DefaultNamespace, "j0") {
 		l.eval0 = e.ID
@@ -198,6 +200,11 @@ func (l *lists) revocation() {
 	id := fleet.DeriveUUID("revoked", fmt.Sprint(l.n))
 	mustApply(l.t, l.hub, state.Certificate{Serial: fmt.Sprint(l.n), Subject: "edge:" + id})
 	mustApply(l.t, l.hub, state.NodeRevoke{NodeID: fleet.NodeID(id), EvalSeed: "s", Now: 3})
+}
+
+func (l *lists) token() {
+	l.n++
+	mustApply(l.t, l.hub, state.Token{Token: state.JoinToken{ID: fmt.Sprintf("token%03d", l.n), Hash: []byte{1}, Roles: []string{"edge"}}})
 }
 
 func (l *lists) pool() {

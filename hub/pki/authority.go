@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
@@ -221,6 +222,17 @@ func (a *Authority) Sign(req Request, now time.Time) ([]byte, state.Certificate,
 // Record is what the cluster keeps of a certificate.
 func Record(cert *x509.Certificate) state.Certificate {
 	return state.Certificate{Serial: serial(cert), Subject: cert.Subject.CommonName, NotAfter: cert.NotAfter.UnixNano()}
+}
+
+// requestedKey is the SHA-256 of the public key in a certificate request that is in
+// order.
+func requestedKey(csr []byte) ([]byte, error) {
+	req, err := x509.ParseCertificateRequest(csr)
+	if err != nil {
+		return nil, fmt.Errorf("parse a certificate request: %w", err)
+	}
+	sum := sha256.Sum256(req.RawSubjectPublicKeyInfo)
+	return sum[:], nil
 }
 
 // checkRequest returns the key of a request that is in order.

@@ -29,8 +29,8 @@ type Registry interface {
 	Known(role, name string) bool
 	// Revocation is why an edge was expelled; false: it was not.
 	Revocation(id fleet.NodeID) (*fleet.Revocation, bool)
-	// Record commits that a certificate was issued. It refuses (revoked) where the edge
-	// was expelled meanwhile.
+	// Record commits that a certificate was issued. It refuses where the edge was
+	// expelled (revoked), or the join token removed (token_bad) or used up (token_expiry).
 	Record(ctx context.Context, c state.Certificate) error
 }
 
@@ -182,10 +182,11 @@ func (e *Enrolment) enroll(ctx context.Context, held *x509.Certificate, req sync
 	if err := e.checkRevoked("enrol", fleet.NodeID(req.ID)); err != nil && req.Role == syncproto.RoleEdge {
 		return syncproto.Enrolled{}, err
 	}
+	byToken := held == nil
 	if held == nil {
 		err = e.checkNewcomer(req, now)
 	} else {
-		err = e.checkRenewal(held, req, now)
+		byToken, err = e.checkRenewal(held, req, now)
 	}
 	if err != nil {
 		return syncproto.Enrolled{}, err
@@ -200,6 +201,12 @@ func (e *Enrolment) enroll(ctx context.Context, held *x509.Certificate, req sync
 	}
 	if held != nil {
 		record.Replaces = serial(held)
+	}
+	if byToken {
+		record.Token = req.TokenID
+		if record.Key, err = requestedKey(req.CSR); err != nil {
+			return syncproto.Enrolled{}, err
+		}
 	}
 	if err := e.cfg.Registry.Record(ctx, record); err != nil {
 		return syncproto.Enrolled{}, fmt.Errorf("record a certificate: %w", err)
@@ -226,20 +233,20 @@ func (e *Enrolment) checkNewcomer(req syncproto.Enroll, now time.Time) error {
 
 // checkRenewal wants the edge itself: the certificate that it has, for the same
 // name. A token counts only where that ended too long ago.
-func (e *Enrolment) checkRenewal(held *x509.Certificate, req syncproto.Enroll, now time.Time) error {
+func (e *Enrolment) checkRenewal(held *x509.Certificate, req syncproto.Enroll, now time.Time) (byToken bool, err error) {
 	role, name, _ := identity.Subject(held)
 	if req.Role != role || req.ID != name {
-		return fleet.Errorf(fleet.CodeForbidden, "enrol: the certificate of %s is no way to one of %s",
+		return false, fleet.Errorf(fleet.CodeForbidden, "enrol: the certificate of %s is no way to one of %s",
 			identity.CommonName(role, name), identity.CommonName(req.Role, req.ID))
 	}
-	err := e.checkAge(held, now)
-	if err == nil {
-		return nil
+	late := e.checkAge(held, now)
+	if late == nil {
+		return false, nil
 	}
 	if req.TokenID == "" {
-		return err
+		return false, late
 	}
-	return e.checkToken(req, now)
+	return true, e.checkToken(req, now)
 }
 
 func (e *Enrolment) checkAge(cert *x509.Certificate, now time.Time) *fleet.Error {

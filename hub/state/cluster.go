@@ -48,17 +48,6 @@ func (t *tx) clusterInit(c ClusterInit) Result {
 	return Result{}
 }
 
-func (t *tx) token(c Token) Result {
-	k := key(c.Token.ID)
-	if len(c.Token.Hash) == 0 {
-		t.tokens.remove(k)
-	} else {
-		t.tokens.put(k, &c.Token)
-	}
-	t.bump(tableTokens)
-	return Result{}
-}
-
 func (t *tx) hub(c Hub) Result {
 	k := key(string(c.Hub.ID))
 	if c.Removed {
@@ -99,11 +88,6 @@ func (v *View) Cluster() (*Cluster, bool) {
 		return nil, false
 	}
 	return &row.Cluster, true
-}
-
-// Token returns what is known of a join token.
-func (v *View) Token(id string) (*JoinToken, bool) {
-	return one[JoinToken](v, tableTokens, key(id))
 }
 
 // Hubs lists where hubs listen.

@@ -210,15 +210,6 @@ type Cluster struct {
 // Token stores a join token; a zero Token.Hash removes it.
 type Token struct{ Token JoinToken }
 
-// JoinToken is what a hub knows of a join token: never the secret itself.
-type JoinToken struct {
-	ID        string
-	Hash      []byte // SHA-256 of the secret
-	Roles     []string
-	ExpiresAt int64 // UnixNano; 0: never
-	CreatedAt int64
-}
-
 // Fence records a session that was refused for having another machine's
 // identity, and keeps apart what it said. With code former_session it notes a newcomer
 // that waits, and nothing else.
@@ -268,6 +259,8 @@ type Certificate struct {
 	Subject  string
 	NotAfter int64
 	Replaces string `cbor:",omitempty"` // serial
+	Token    string `cbor:",omitempty"` // id of the join token that admitted its subject; "": none was needed
+	Key      []byte `cbor:",omitempty"` // with Token: SHA-256 of the public key
 }
 
 // DeploymentStatus changes the status of a deployment: refused with CodeConflict

@@ -70,6 +70,9 @@ func (d *describer) cluster(v *View) {
 	for r := range scan[Certificate](v.txn, tableCertificates, indexID, nil) {
 		d.line(tableCertificates, r)
 	}
+	for r := range scan[Admission](v.txn, tableAdmissions, indexID, nil) {
+		d.line(tableAdmissions, r)
+	}
 	for r := range scan[fleet.Revocation](v.txn, tableRevocations, indexID, nil) {
 		d.line(tableRevocations, r)
 	}

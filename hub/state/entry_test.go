@@ -100,6 +100,8 @@ func TestEntriesWithoutDelay(t *testing.T) {
 	for _, c := range []state.Command{
 		state.AllocStop{Allocs: []fleet.AllocID{"a"}, EvalSeed: "s", Now: 8, NoShutdownDelay: true},
 		state.JobDeregister{Namespace: "default", ID: "shop", Now: 1, NoShutdownDelay: true},
+		state.Certificate{Serial: "1a", Subject: "edge:x", NotAfter: 14, Token: "t", Key: []byte{6}},
+		state.Token{Token: state.JoinToken{ID: "t", Hash: []byte{4}, Roles: []string{"edge"}, Description: "d", NodePool: "p", Site: "s", MaxUses: 3, Uses: 1}},
 	} {
 		decoded, err := state.Decode(mustEncode(t, c))
 		if err != nil || !reflect.DeepEqual(decoded, c) {

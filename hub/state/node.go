@@ -54,6 +54,7 @@ func (t *tx) describe(said *fleet.Node, w *wake) {
 	if n.NodePool == "" {
 		n.NodePool = fleet.DefaultPool
 	}
+	t.placeAsAdmitted(&n.Node)
 	n.Attributes, n.Meta, n.Drivers, n.Devices = said.Attributes, said.Meta, said.Drivers, said.Devices
 	n.HostNetworks, n.ReservedPorts, n.MaxAllocs = said.HostNetworks, said.ReservedPorts, said.MaxAllocs
 	n.MinDynamicPort, n.MaxDynamicPort = said.MinDynamicPort, said.MaxDynamicPort

@@ -248,6 +248,8 @@ func (in *loader) clusterRecord(kind byte, body []byte) error {
 		return into(body, func(r *Certificate) error { t.certificates.put(key(r.Serial), r); return nil })
 	case recordRevocation:
 		return into(body, func(r *fleet.Revocation) error { t.revocations.put(key(string(r.NodeID)), r); return nil })
+	case recordAdmission:
+		return into(body, func(r *Admission) error { t.admissions.put(key(r.Subject), r); return nil })
 	case recordScheduler:
 		return into(body, func(r *fleet.SchedulerConfiguration) error { t.scheduling.put(key(tableScheduler), r); return nil })
 	case recordNamespace:

@@ -3,7 +3,6 @@ package state
 import (
 	"iter"
 	"slices"
-	"strings"
 
 	"skerry/fleet"
 	"skerry/syncproto"
@@ -117,21 +116,6 @@ func RevokedError(doing string, r *fleet.Revocation) *fleet.Error {
 	}
 	return fleet.Errorf(fleet.CodeRevoked, "%s: node %s was revoked%s", doing, fleet.Short(r.NodeID), why).
 		WithHint("its certificate is of no use any more; where this machine shall come back, start it with an empty data directory and a new join token: it will be another node")
-}
-
-// certificate records one that was issued, unless its edge was revoked meanwhile.
-func (t *tx) certificate(c Certificate) Result {
-	if id, isEdge := strings.CutPrefix(c.Subject, syncproto.RoleEdge+":"); isEdge {
-		if res := t.refuseRevoked("record a certificate", fleet.NodeID(id)); res != nil {
-			return *res
-		}
-	}
-	if c.Replaces != "" {
-		t.certificates.remove(key(c.Replaces))
-	}
-	t.certificates.put(key(c.Serial), &c)
-	t.bump(tableCertificates)
-	return Result{}
 }
 
 // Revocation returns why an edge was expelled; ok is false where it was not.

@@ -57,6 +57,7 @@ func (t *tx) keepMembers(old *View) {
 	instead(t, old, &t.clusters, func(*clusterRow) []byte { return key(tableCluster) })
 	instead(t, old, &t.hubs, func(r *HubAddr) []byte { return key(string(r.ID)) })
 	instead(t, old, &t.tokens, func(r *JoinToken) []byte { return key(r.ID) })
+	instead(t, old, &t.admissions, func(r *Admission) []byte { return key(r.Subject) })
 	instead(t, old, &t.certificates, func(r *Certificate) []byte { return key(r.Serial) })
 }
 

@@ -18,6 +18,7 @@ const (
 	tablePools        = "pools"
 	tableCertificates = "certificates"
 	tableRevocations  = "revocations"
+	tableAdmissions   = "admissions"
 	tableJobs         = "jobs"
 	tableBodies       = "bodies"
 	tableNodes        = "nodes"
@@ -216,6 +217,7 @@ func schema() *memdb.DBSchema {
 		table(tablePools, func(r *fleet.Pool) []byte { return key(r.Name) }),
 		table(tableNamespaces, func(r *fleet.Namespace) []byte { return key(r.Name) }),
 		table(tableCertificates, func(r *Certificate) []byte { return key(r.Serial) }),
+		table(tableAdmissions, func(r *Admission) []byte { return key(r.Subject) }),
 		table(tableRevocations, func(r *fleet.Revocation) []byte { return key(string(r.NodeID)) }),
 		table(tableJobs, jobRowKey, some(indexPeriodic, jobRowKey, func(r *jobRow) bool { return r.job.IsPeriodic() })),
 		table(tableBodies, func(r *bodyRow) []byte { return bodyKey(r.job) }),

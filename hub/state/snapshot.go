@@ -54,6 +54,7 @@ const (
 	recordPart     = 91
 
 	recordRevocation = 110
+	recordAdmission  = 111
 )
 
 // What a record holds beyond what its noun does.
@@ -161,6 +162,9 @@ func (v *View) persistCluster(out *recordWriter) {
 	}
 	for r := range scan[Certificate](v.txn, tableCertificates, indexID, nil) {
 		out.put(recordCertificate, *r)
+	}
+	for r := range scan[Admission](v.txn, tableAdmissions, indexID, nil) {
+		out.put(recordAdmission, *r)
 	}
 	for r := range scan[fleet.Revocation](v.txn, tableRevocations, indexID, nil) {
 		out.put(recordRevocation, *r)

@@ -24,6 +24,7 @@ type tx struct {
 	pools        working[fleet.Pool]
 	certificates working[Certificate]
 	revocations  working[fleet.Revocation]
+	admissions   working[Admission]
 	jobs         working[jobRow]
 	bodies       working[bodyRow]
 	nodes        working[nodeRow]
@@ -53,6 +54,7 @@ func begin(db *memdb.MemDB, index fleet.Index) *tx {
 	t.pools.table = tablePools
 	t.certificates.table = tableCertificates
 	t.revocations.table = tableRevocations
+	t.admissions.table = tableAdmissions
 	t.jobs.table = tableJobs
 	t.bodies.table = tableBodies
 	t.nodes.table = tableNodes
@@ -154,6 +156,7 @@ func (t *tx) writeAll(out *memdb.Txn) {
 	t.pools.write(out)
 	t.certificates.write(out)
 	t.revocations.write(out)
+	t.admissions.write(out)
 	t.jobs.write(out)
 	t.bodies.write(out)
 	t.nodes.write(out)

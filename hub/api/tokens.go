@@ -1,0 +1,173 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+	"skerry/syncproto/identity"
+)
+
+func (a *API) tokenRoutes() {
+	a.mux.HandleFunc("GET /v1/join/tokens", a.read(a.listTokens))
+	a.put("/v1/join/tokens", a.write(a.createToken))
+	a.mux.HandleFunc("GET /v1/join/token/{id}", a.read(a.readToken))
+	a.mux.HandleFunc("DELETE /v1/join/token/{id}", a.write(a.revokeToken))
+}
+
+// Bounds of what a join token says.
+const (
+	maxTokenText = 256 // bytes of its description, and of its site
+	maxTokenTTL  = 10 * 365 * 24 * time.Hour
+)
+
+// JoinToken is a join token without its secret, which no hub keeps.
+type JoinToken struct {
+	ID          string
+	Roles       []string // syncproto.RoleHub, RoleEdge
+	Description string
+	NodePool    string     // of every edge that it admits; "": what the edge says
+	Site        string     // likewise
+	MaxUses     uint64     // 0: any number
+	Uses        uint64     // machines that it admitted
+	CreatedAt   time.Time  //
+	ExpiresAt   *time.Time // nil: never
+	// Admitted are the hubs ("hub:NAME") and edges ("edge:ID") that it let in; of one
+	// token that is asked for alone.
+	Admitted []string `json:",omitempty"`
+}
+
+// CreateTokenRequest asks for a join token.
+type CreateTokenRequest struct {
+	Role        string // syncproto.RoleHub or RoleEdge
+	Description string
+	NodePool    string
+	Site        string
+	MaxUses     uint64
+	TTL         string // a duration; "": it never ends
+}
+
+// CreatedToken is a new join token. Its secret is in this answer and nowhere else.
+type CreatedToken struct {
+	JoinToken
+	Token string
+	Index fleet.Index
+}
+
+func tokenOf(t *state.JoinToken) JoinToken {
+	out := JoinToken{
+		ID: t.ID, Roles: t.Roles, Description: t.Description, NodePool: t.NodePool, Site: t.Site,
+		MaxUses: t.MaxUses, Uses: t.Uses, CreatedAt: time.Unix(0, t.CreatedAt).UTC(),
+	}
+	if t.ExpiresAt != 0 {
+		end := time.Unix(0, t.ExpiresAt).UTC()
+		out.ExpiresAt = &end
+	}
+	return out
+}
+
+func (a *API) listTokens(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	id := func(t *state.JoinToken) string { return t.ID }
+	answer, err := page(r, beginning(q, v.Tokens(), id), id, tokenOf)
+	return answer, v.TableIndex("tokens"), err
+}
+
+func (a *API) readToken(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
+	t, err := needToken(v, r)
+	if err != nil {
+		return nil, v.TableIndex("tokens"), err
+	}
+	answer := tokenOf(t)
+	for _, admitted := range v.AdmittedBy(t.ID) {
+		answer.Admitted = append(answer.Admitted, admitted.Subject)
+	}
+	return answer, v.TableIndex("tokens"), nil
+}
+
+func needToken(v *state.View, r *http.Request) (*state.JoinToken, error) {
+	id := r.PathValue("id")
+	t, ok := v.Token(id)
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "join token %q not found", id)
+	}
+	return t, nil
+}
+
+func (a *API) createToken(r *http.Request) (any, fleet.Index, error) {
+	var req CreateTokenRequest
+	if err := body(r, &req); err != nil {
+		return nil, 0, err
+	}
+	now := a.cfg.Now()
+	kept, err := req.token(now)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	cluster, ok := a.cfg.State.View().Cluster()
+	if !ok {
+		return nil, 0, fleet.Errorf(fleet.CodeUnavailable, "make a join token: this hub does not know its cluster yet")
+	}
+	token := identity.NewToken(cluster.CACert)
+	kept.ID, kept.Hash = token.ID, identity.HashSecret(token.Secret)
+	res, err := a.apply(r.Context(), state.Token{Token: kept})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	a.cfg.Log.Info("join token made", "token", kept.ID, "role", req.Role, "node_pool", kept.NodePool, "site", kept.Site)
+	return CreatedToken{JoinToken: tokenOf(&kept), Token: token.String(), Index: res.Index}, res.Index, nil
+}
+
+// token is what the cluster is to keep of the token that is asked for, without its
+// id and its secret.
+func (req CreateTokenRequest) token(now time.Time) (state.JoinToken, error) {
+	invalid := func(format string, args ...any) error {
+		return fleet.Errorf(fleet.CodeInvalid, "make a join token: "+format, args...)
+	}
+	kept := state.JoinToken{
+		Roles: []string{req.Role}, Description: req.Description, NodePool: req.NodePool, Site: req.Site, MaxUses: req.MaxUses, CreatedAt: now.UnixNano(),
+	}
+	switch {
+	case !slices.Contains([]string{syncproto.RoleHub, syncproto.RoleEdge}, req.Role):
+		return kept, invalid("the role %q is neither %q nor %q", req.Role, syncproto.RoleEdge, syncproto.RoleHub)
+	case req.Role == syncproto.RoleHub && (req.NodePool != "" || req.Site != ""):
+		return kept, invalid("a hub is in no node pool and at no site")
+	case len(req.Description) > maxTokenText || len(req.Site) > maxTokenText:
+		return kept, invalid("its description and its site have at most %d bytes", maxTokenText)
+	}
+	if req.NodePool != "" {
+		if err := (&fleet.Pool{Name: req.NodePool}).Validate(); err != nil && req.NodePool != fleet.DefaultPool {
+			return kept, invalid("%v", err)
+		}
+	}
+	if req.TTL == "" {
+		return kept, nil
+	}
+	ttl, err := time.ParseDuration(req.TTL)
+	if err != nil || ttl <= 0 || ttl > maxTokenTTL {
+		return kept, invalid("it cannot end after %q: write it like 24h, at most %s", req.TTL, maxTokenTTL)
+	}
+	kept.ExpiresAt = now.Add(ttl).UnixNano()
+	return kept, nil
+}
+
+// revokeToken removes a join token. What it let in stays.
+func (a *API) revokeToken(r *http.Request) (any, fleet.Index, error) {
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	t, err := needToken(a.cfg.State.View(), r)
+	if err != nil {
+		return nil, 0, err
+	}
+	res, err := a.apply(r.Context(), state.Token{Token: state.JoinToken{ID: t.ID}})
+	if err == nil {
+		a.cfg.Log.Info("join token revoked", "token", t.ID)
+	}
+	return struct{ Index fleet.Index }{res.Index}, res.Index, err
+}

@@ -1,0 +1,144 @@
+package state
+
+import (
+	"bytes"
+	"iter"
+	"strings"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// JoinToken is what the cluster knows of a join token: never the secret itself.
+type JoinToken struct {
+	ID          string
+	Hash        []byte // SHA-256 of the secret
+	Roles       []string
+	ExpiresAt   int64 // UnixNano; 0: never
+	CreatedAt   int64
+	Description string
+	// NodePool and Site are those of every edge that it admits; "": what the edge says.
+	NodePool string
+	Site     string
+	MaxUses  uint64 // 0: any number
+	Uses     uint64 // how many machines it admitted
+}
+
+// Admission is how a hub or an edge came to its certificate. Renewals keep it.
+type Admission struct {
+	Subject string // common name of the certificate
+	Token   string // id of the join token
+	// Key is the SHA-256 of the public key that was admitted: a machine that asks again
+	// with the same key, since it did not hear the answer, is admitted once.
+	Key      []byte
+	NodePool string // "": what the edge says
+	Site     string
+}
+
+func (t *tx) token(c Token) Result {
+	k := key(c.Token.ID)
+	if len(c.Token.Hash) == 0 {
+		t.tokens.remove(k)
+	} else {
+		next := c.Token
+		if old := t.tokens.at(t, k); old != nil {
+			next.Uses = old.Uses
+		}
+		t.tokens.put(k, &next)
+	}
+	t.bump(tableTokens)
+	return Result{}
+}
+
+// certificate records one that was issued, unless its edge was revoked, or its join
+// token is of no use any more.
+func (t *tx) certificate(c Certificate) Result {
+	if id, isEdge := strings.CutPrefix(c.Subject, syncproto.RoleEdge+":"); isEdge {
+		if res := t.refuseRevoked("record a certificate", fleet.NodeID(id)); res != nil {
+			return *res
+		}
+	}
+	if c.Token != "" {
+		if err := t.admitByToken(c); err != nil {
+			return Result{Err: err}
+		}
+	}
+	if c.Replaces != "" {
+		t.certificates.remove(key(c.Replaces))
+	}
+	t.certificates.put(key(c.Serial), &c)
+	t.bump(tableCertificates)
+	return Result{}
+}
+
+// admitByToken counts a use of a join token, and holds what the token says of the
+// edge against what the edge says of itself.
+func (t *tx) admitByToken(c Certificate) *fleet.Error {
+	known := t.tokens.at(t, key(c.Token))
+	if known == nil {
+		return fleet.Errorf(fleet.CodeTokenBad, "admit %s: the join token %s was revoked", c.Subject, c.Token).
+			WithHint("make another one on a hub: skerry token create")
+	}
+	token := *known
+	next := &Admission{Subject: c.Subject, Token: c.Token, Key: c.Key, NodePool: token.NodePool, Site: token.Site}
+	old := t.admissions.at(t, key(c.Subject))
+	if old != nil {
+		if next.NodePool == "" {
+			next.NodePool = old.NodePool
+		}
+		if next.Site == "" {
+			next.Site = old.Site
+		}
+	}
+	if old == nil || old.Token != c.Token || len(c.Key) == 0 || !bytes.Equal(old.Key, c.Key) {
+		if token.MaxUses > 0 && token.Uses >= token.MaxUses {
+			return fleet.Errorf(fleet.CodeTokenExpiry, "admit %s: the join token %s was used %d times, and may not be used more often", c.Subject, token.ID, token.Uses).
+				WithHint("make another one on a hub: skerry token create")
+		}
+		token.Uses++
+		t.tokens.put(key(token.ID), &token)
+		t.bump(tableTokens)
+	}
+	t.admissions.put(key(c.Subject), next)
+	if id, isEdge := strings.CutPrefix(c.Subject, syncproto.RoleEdge+":"); isEdge {
+		if n := t.nodes.at(t, key(id)); n != nil {
+			t.describe(&n.Node, &wake{}) // it is away: its certificate had ended
+		}
+	}
+	return nil
+}
+
+// placeAsAdmitted gives an edge the node pool and the site that its join token says.
+func (t *tx) placeAsAdmitted(n *fleet.Node) {
+	a := t.admissions.at(t, key(subjectOf(n.ID)))
+	if a == nil {
+		return
+	}
+	if a.NodePool != "" {
+		n.NodePool = a.NodePool
+	}
+	if a.Site != "" {
+		n.Site = a.Site
+	}
+}
+
+// Token returns what is known of a join token.
+func (v *View) Token(id string) (*JoinToken, bool) {
+	return one[JoinToken](v, tableTokens, key(id))
+}
+
+// Tokens lists join tokens by id.
+func (v *View) Tokens() iter.Seq[*JoinToken] {
+	return all[JoinToken](v, tableTokens, indexID, nil)
+}
+
+// AdmittedBy lists what a join token admitted, by common name.
+func (v *View) AdmittedBy(token string) []*Admission {
+	var out []*Admission
+	for a := range all[Admission](v, tableAdmissions, indexID, nil) {
+		if a.Token == token {
+			out = append(out, a)
+		}
+	}
+	return out
+}
