@@ -11,17 +11,29 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build test prometheus properties demo bench lint chaos chaos-real scenarios planted cross conformance fuzz
+.PHONY: build test test-long prometheus properties demo bench lint chaos chaos-real scenarios planted cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
 	@for p in $(PROGRAMS); do echo "build bin/$$p"; $(GOBUILD) -o bin/$$p ./cmd/$$p || exit 1; done
 
-test: ## everything, with the race detector, in random order; most tests wait, so one package more than cores
-	go test $(RACE) -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m ./...
+# In these nothing runs side by side, or programs and whole clusters do that the race detector makes
+# five times as slow: make test runs them without it, make test-long the latter with it.
+SEQUENTIAL := chaos/(check|history|report|schedule|planted)|fleet(/cron|/jobspec)?|planted|reconcile
+LARGE := ./chaos/virtual ./cmd/skerry
+UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/virtual|cmd/skerry))?$$
+# Most tests wait, so one package more than cores.
+GOTEST := go test -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
+
+test: ## every package, in random order, with the race detector where something runs side by side: 8 minutes on 2 cores
+	$(GOTEST) -short $(RACE) $$(go list ./... | grep -vE '$(UNRACED)')
+	$(GOTEST) -short $$(go list ./... | grep -E '$(UNRACED)')
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
-	go test -run 'TestFourHundredDays|TestRolloutOverAnAbsentFleet' ./chaos/virtual # with the race detector: 10 days, 20 edges
 	$(MAKE) prometheus
+
+test-long: ## the tests that make test shortens, at their whole length, and the large ones with the race detector
+	$(GOTEST) -short $(RACE) $(LARGE)
+	$(GOTEST) ./chaos/schedule ./chaos/virtual ./edge/link ./fleet/... ./hub/scheduler ./hub/state ./planted ./reconcile ./syncproto
 
 prometheus: build ## Prometheus finds and scrapes what runs on a fleet; a module of its own
 	cd chaos/prometheus && go test -count=1 ./...

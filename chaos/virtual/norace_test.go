@@ -2,4 +2,8 @@
 
 package virtual_test
 
-const raceDetector = false
+import "testing"
+
+// whole reports whether the longest tests are played at their whole length: by make
+// test-long.
+func whole() bool { return !testing.Short() }

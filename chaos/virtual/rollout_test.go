@@ -196,7 +196,7 @@ func rolloutOf(v *state.View, job fleet.JobID) *fleet.Deployment {
 func TestRolloutOverAnAbsentFleet(t *testing.T) {
 	dir := mustMemory(t)
 	edges, sites, waves, never := 100, 10, []int{10, 8, 7}, 5
-	if raceDetector { // a hundred edges take it many minutes; make test plays both
+	if !whole() {
 		edges, sites, waves, never = 20, 4, []int{2, 2, 1}, 1
 	}
 	absent := never
