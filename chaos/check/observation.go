@@ -24,6 +24,16 @@ type Observation struct {
 	Operation *Operation `json:",omitempty"`
 	Request   *Request   `json:",omitempty"`
 	Usage     *Usage     `json:",omitempty"`
+	Snapshot  *Snapshot  `json:",omitempty"`
+}
+
+// Snapshot is a hub's state that was written as a snapshot and read again, beside the hub.
+type Snapshot struct {
+	Hub      string
+	Index    fleet.Index
+	State    string // digest of the state that was written
+	Restored string // digest of what was read
+	Failed   string `json:",omitempty"` // why it could not be written or read
 }
 
 // Applied is a command that a hub applied. Command, Result and State are the same

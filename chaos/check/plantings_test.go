@@ -382,6 +382,12 @@ func inTheLog() []planting {
 			}
 			p.spoil = nil
 		}},
+		{"a snapshot forgets a field", check.SameEverywhere, nil, func(p *plant) {
+			p.see(check.Observation{Snapshot: &check.Snapshot{Hub: "hub-1", Index: p.index, State: "one", Restored: "another"}})
+		}},
+		{"a snapshot cannot be read", check.SameEverywhere, nil, func(p *plant) {
+			p.see(check.Observation{Snapshot: &check.Snapshot{Hub: "hub-1", Index: p.index, State: "one", Failed: "truncated"}})
+		}},
 		{"hubs apply different commands", check.SameEverywhere, nil, func(p *plant) {
 			p.spoilHub("hub-2", func(a *check.Applied) { a.Command = "another" })
 			p.entry("evals", nil)

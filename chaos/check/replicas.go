@@ -73,6 +73,19 @@ func (t *replicas) see(s *scene, o *Observation) {
 		t.owed, t.order = nil, nil
 	case o.Operation != nil:
 		t.told(s, o)
+	case o.Snapshot != nil:
+		t.restored(s, o.Snapshot)
+	}
+}
+
+// restored holds a state that was read from its own snapshot against what was written.
+func (t *replicas) restored(s *scene, p *Snapshot) {
+	s.judge(SameEverywhere)
+	switch {
+	case p.Failed != "":
+		s.broke(SameEverywhere, p.Hub, "its state of entry %d cannot be restored from its snapshot: %s", p.Index, p.Failed)
+	case p.State != p.Restored:
+		s.broke(SameEverywhere, p.Hub, "its state of entry %d is %s, and %s when it is restored from its snapshot: a field is lost or changed", p.Index, p.State, p.Restored)
 	}
 }
 

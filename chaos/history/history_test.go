@@ -84,6 +84,7 @@ func everything() []history.Record {
 			Link: &check.Link{Connected: true, Epoch: 1}, Journal: &check.Journal{First: 1, Last: 9, Acknowledged: 4},
 		}}),
 		seen(8, check.Observation{Usage: &check.Usage{Who: "edge-1", Goroutines: 40}}),
+		seen(8, check.Observation{Snapshot: &check.Snapshot{Hub: "hub-1", Index: 3, State: "s", Restored: "s"}}),
 		seen(9, check.Observation{Request: &check.Request{Edge: "edge-1", What: "drain"}}),
 		seen(time.Minute, check.Observation{Fault: &check.Fault{ID: 1, Kind: "cut", Detail: "both ways", Targets: []string{"edge-1"}, Effects: []check.Effect{check.Severs}}}),
 		seen(80*time.Second, check.Observation{Refused: &check.Refused{By: "hub-1", From: "edge-1", Code: fleet.CodeStaleSession, Reason: "3 after 4"}}),

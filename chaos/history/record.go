@@ -65,7 +65,7 @@ func (o Outcome) known() bool { return o == Pass || o == Violated || o == Void |
 func (r *Record) observed() bool {
 	return count(
 		r.Applied != nil, r.Hub != nil, r.Edge != nil, r.Process != nil, r.Task != nil, r.Job != nil, r.Refused != nil,
-		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil,
+		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil, r.Snapshot != nil,
 	) == 1
 }
 
@@ -73,7 +73,7 @@ func (r *Record) observed() bool {
 func (r *Record) kinds() int {
 	return count(
 		r.Applied != nil, r.Hub != nil, r.Edge != nil, r.Process != nil, r.Task != nil, r.Job != nil, r.Refused != nil,
-		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil,
+		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil, r.Snapshot != nil,
 		r.Picture != nil, r.Violation != nil, r.Verdict != nil, r.Sometimes != nil, r.Note != nil, r.End != nil,
 	)
 }

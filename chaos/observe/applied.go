@@ -12,7 +12,7 @@ import (
 
 // digestEvery is at which entries the state's digest is taken: by their number, so
 // that all hubs take it at the same ones.
-const digestEvery = 64
+const digestEvery = 16
 
 // Applied is a command that a hub applied. effects says whether what it did is
 // wanted, too (check.Monitor.Wants).

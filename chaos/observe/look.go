@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"bytes"
 	"cmp"
 
 	"skerry/chaos/check"
@@ -46,6 +47,19 @@ func Hub(name string, v *state.View, histories bool) *check.Hub {
 		h.AllocHistory[a.ID], h.Dropped[a.ID] = v.History(a.ID), v.HistoryDropped(a.ID)
 	}
 	return h
+}
+
+// Snapshot writes a hub's state as a snapshot and reads it again, beside the hub.
+func Snapshot(name string, v *state.View) *check.Snapshot {
+	seen := &check.Snapshot{Hub: name, Index: v.Index(), State: v.Digest()}
+	var file bytes.Buffer
+	again := state.New()
+	if err := cmp.Or(v.Persist(&file), again.Restore(&file)); err != nil {
+		seen.Failed = err.Error()
+		return seen
+	}
+	seen.Restored = again.View().Digest()
+	return seen
 }
 
 // Edge is where an edge stands. rows are those that its journal did not hold at the

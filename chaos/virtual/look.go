@@ -24,6 +24,8 @@ const (
 	// seldom is how often they are looked at, in looks, where no expectation has to be
 	// judged to the second: the taps tell of everything that is decided or happens.
 	seldom = 10
+	// snapshotEvery is how often the state of a hub is written as a snapshot and read again.
+	snapshotEvery = 2 * time.Minute
 )
 
 // looked is what was seen of a member last.
@@ -41,6 +43,9 @@ func (r *run) watch(ctx context.Context) {
 	}
 	for n := 0; pause(ctx, every); n++ {
 		r.lookAtHub(r.c.Hubs[n%len(r.c.Hubs)])
+		if n%int(snapshotEvery/every) == 0 {
+			r.copyHub(r.c.Hubs[n/int(snapshotEvery/every)%len(r.c.Hubs)])
+		}
 		r.look()
 		if r.expect.waits() && r.unrest() == "" {
 			r.expect.settled(r.elapsed())
@@ -65,6 +70,13 @@ func (r *run) lookAtHub(h *Hub) {
 	seen := observe.Hub(h.Name, v, false)
 	seen.Leads = now.leads
 	r.see(check.Observation{Hub: seen})
+}
+
+// copyHub compares a hub's state with what its snapshot says.
+func (r *run) copyHub(h *Hub) {
+	if d := h.daemon(); d != nil {
+		r.see(check.Observation{Snapshot: observe.Snapshot(h.Name, d.State().View())})
+	}
 }
 
 func (r *run) changed(name string, now looked) bool {
@@ -307,6 +319,9 @@ func (r *run) mendAll(ctx context.Context) {
 
 // finish has the run judged to its end.
 func (r *run) finish(p check.Picture) {
+	for _, h := range r.c.Hubs {
+		r.copyHub(h)
+	}
 	known := len(r.monitor.Violations())
 	all := r.monitor.Finish(r.elapsed(), p)
 	r.record(history.Record{Picture: &history.Picture{Picture: p, Final: true}})
