@@ -315,7 +315,7 @@ func (d *decision) canaries(g *fleet.TaskGroup, slots []*slot, r *rollout) {
 		return
 	}
 	if d.deployment == nil && r.u.Canary > 0 && r.stale > 0 && !d.proven && g.Count > 0 {
-		r.state.DesiredCanaries = r.u.Canary
+		r.state.DesiredCanaries = min(r.u.Canary, g.Count)
 	}
 	if r.state.DesiredCanaries == 0 || r.state.Promoted {
 		return
