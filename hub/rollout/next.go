@@ -99,11 +99,11 @@ func (p Picture) fail(why string) Step {
 func (p Picture) unhealthy() (Step, bool) {
 	var again []fleet.AllocID
 	for _, a := range p.Allocs {
-		bad := a.DeploymentStatus.IsUnhealthy() || a.ClientStatus == fleet.ClientFailed
+		g := p.Job.Group(a.TaskGroup)
+		bad := a.DeploymentStatus.IsUnhealthy() || a.ClientStatus == fleet.ClientFailed && !judgedByHand(g)
 		if !bad || a.ServerTerminal() || a.DesiredTransition.Reschedule || p.replaced(a) {
 			continue
 		}
-		g := p.Job.Group(a.TaskGroup)
 		switch s := p.Deployment.TaskGroups[a.TaskGroup]; {
 		case s.ProgressDeadline == 0:
 			return p.fail(fleet.DescFailedAllocations), true
@@ -121,6 +121,12 @@ func (p Picture) unhealthy() (Step, bool) {
 		Command: state.AllocHealth{DeploymentID: p.Deployment.ID, Reschedule: again, Eval: p.eval(), Now: p.Now.UnixNano()},
 		Why:     "evaluate: another attempt follows what failed",
 	}, true
+}
+
+// judgedByHand reports whether people alone say what of a group is healthy: that something
+// failed says nothing then.
+func judgedByHand(g *fleet.TaskGroup) bool {
+	return g != nil && g.Update != nil && g.Update.HealthCheck == fleet.HealthManual
 }
 
 // replaced reports whether something has taken the place of an allocation, that was not

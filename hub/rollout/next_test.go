@@ -69,3 +69,34 @@ func TestWhoWasHealthyAndIsReplacedDoesNotCountTwice(t *testing.T) {
 		t.Errorf("at its deadline: %+v", rollout.Next(p))
 	}
 }
+
+// Where people alone judge health, a failed allocation fails no deployment, and asks for no
+// other attempt; that they say so does, and so does the progress deadline.
+func TestHealthByHandDoesNotFailByItself(t *testing.T) {
+	for check, fails := range map[string]bool{fleet.HealthManual: false, fleet.HealthChecks: true} {
+		for _, deadline := range []time.Duration{0, time.Minute} {
+			job := &fleet.Job{ID: "web", Namespace: fleet.DefaultNamespace, Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{
+				Name: "g", Count: 1, Update: &fleet.Update{MaxParallel: 1, HealthCheck: check},
+			}}}
+			d := &fleet.Deployment{
+				ID: "d", JobID: job.ID, Namespace: job.Namespace, Status: fleet.DeploymentRunning,
+				TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1, ProgressDeadline: deadline}},
+			}
+			a := &fleet.Alloc{ID: "a", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed}
+			p := rollout.Picture{
+				Deployment: d, Job: job, Allocs: []*fleet.Alloc{a}, Now: time.Unix(1, 0), NewEval: func() fleet.EvalID { return "e" },
+				Whole:    func() []*fleet.Alloc { return []*fleet.Alloc{a} },
+				Versions: func() []*fleet.Job { return nil },
+				Away:     nobody,
+			}
+			if step := rollout.Next(p); step.Command != nil != fails {
+				t.Errorf("%s, deadline %s: %+v (%s), that it does something should be %t", check, deadline, step.Command, step.Why, fails)
+			}
+			no := false
+			a.DeploymentStatus = &fleet.AllocDeployment{Healthy: &no}
+			if c, ok := rollout.Next(p).Command.(state.DeploymentStatus); !ok || c.Update.Status != fleet.DeploymentFailed {
+				t.Errorf("%s, deadline %s, said to be unhealthy: %+v", check, deadline, rollout.Next(p))
+			}
+		}
+	}
+}
