@@ -53,8 +53,10 @@ func nodeAnswer(res state.Result) NodeAnswer {
 
 // DrainRequest is the body of a change of a node's drain, in Nomad's shape.
 type DrainRequest struct {
-	NodeID       fleet.NodeID
-	DrainSpec    *DrainSpec // nil: cancel
+	NodeID    fleet.NodeID
+	DrainSpec *DrainSpec // nil: cancel
+	// MarkEligible makes the node eligible when the request ends its drain. Nomad's CLI sends
+	// it with every drain that it begins, too, where it does nothing.
 	MarkEligible bool
 	Meta         map[string]string
 }
@@ -74,8 +76,6 @@ func (a *API) drainNode(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, err
 	}
 	switch {
-	case req.DrainSpec != nil && req.MarkEligible:
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "drain a node: it cannot be drained and be eligible for new work")
 	case req.DrainSpec != nil && req.DrainSpec.Deadline > maxDeadline:
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "drain a node: a deadline of %s is more than %s", req.DrainSpec.Deadline, maxDeadline).
 			WithHint("a deadline of 0 is none")

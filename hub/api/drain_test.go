@@ -22,6 +22,7 @@ func TestDrain(t *testing.T) {
 	before := time.Now()
 	res, err := c.Nodes().UpdateDrainOpts(id, &nomad.DrainOptions{
 		DrainSpec: &nomad.DrainSpec{Deadline: 10 * time.Second, IgnoreSystemJobs: true}, Meta: map[string]string{"why": "rust"},
+		MarkEligible: true, // as Nomad's CLI sends it with every drain
 	}, nil)
 	if err != nil || res.NodeModifyIndex == 0 {
 		t.Fatalf("drain: %+v, %v", res, err)
