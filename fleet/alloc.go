@@ -106,12 +106,15 @@ type AllocMetric struct {
 	NodesEvaluated     int
 	NodesFiltered      int
 	NodesInPool        int
+	NodePool           string         `json:",omitempty"` // of a placement that failed: the job's
 	NodesAvailable     map[string]int // by datacenter
 	ClassFiltered      map[string]int
 	ConstraintFiltered map[string]int
 	NodesExhausted     int
 	ClassExhausted     map[string]int
 	DimensionExhausted map[string]int
+	// ResourcesExhausted is what each task asks for, of a placement that failed for lack of room.
+	ResourcesExhausted map[string]Resources `json:",omitempty"`
 	ScoreMetaData      []NodeScore
 	AllocationTime     time.Duration
 	CoalescedFailures  int

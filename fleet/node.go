@@ -59,6 +59,7 @@ type Node struct {
 	MaxDynamicPort        int           `json:",omitempty"` // 0: fleet.MaxDynamicPort
 	MaxAllocs             int           `json:",omitempty"` // at once; 0: any number
 	Address               string        // where its session was last seen from; never a place to dial
+	HTTPAddr              string        `cbor:"-"` // where a request for its files and logs goes: the hub that answers sets it
 	Version               string        // of the agent
 	Events                []NodeEvent
 
@@ -99,6 +100,7 @@ type DriverInfo struct {
 	Healthy           bool
 	HealthDescription string
 	Attributes        map[string]string
+	UpdateTime        time.Time `json:",omitzero"` // when the cluster heard of the last change; edges leave it out
 }
 
 // NodeEvent is a line in a node's record.

@@ -1,14 +1,9 @@
 package fleet
 
-import (
-	"encoding/json"
-	"maps"
-	"net/netip"
-	"slices"
-)
+import "encoding/json"
 
-// What of Nomad's JSON differs in its structure from the nouns: the resources of
-// allocations and nodes. Everything else is told by the field names.
+// The parts of an allocation's JSON that differ in their structure from the noun: its
+// resources. The field names say the rest.
 type (
 	cpuShape struct {
 		CpuShares     int
@@ -18,7 +13,6 @@ type (
 		MemoryMB    int
 		MemoryMaxMB int `json:",omitempty"`
 	}
-	diskShape struct{ DiskMB int }
 
 	taskResourcesShape struct {
 		Cpu     cpuShape
@@ -44,64 +38,66 @@ type (
 		HostIP string
 	}
 	allocResourcesShape struct {
-		Tasks  map[string]taskResourcesShape
-		Shared sharedShape
+		Tasks          map[string]taskResourcesShape
+		TaskLifecycles map[string]*Lifecycle // null for main tasks
+		Shared         sharedShape
 	}
-	nodeResourcesShape struct {
-		Cpu            cpuShape
-		Memory         memoryShape
-		Disk           diskShape
-		Devices        []deviceShape  `json:",omitempty"`
-		Networks       []networkShape `json:",omitempty"`
-		MinDynamicPort int            `json:",omitempty"`
-		MaxDynamicPort int            `json:",omitempty"`
+	// amountShape is what Nomad's clients read where they do not know AllocatedResources.
+	amountShape struct {
+		CPU, Cores, MemoryMB, MemoryMaxMB, DiskMB int
+		Networks                                  []networkShape
+		Devices                                   []AllottedDevice
 	}
-	hostNetworkShape struct {
-		Name          string
-		CIDR          string // of the first address
-		ReservedPorts string
-		Addresses     []HostNetwork
-	}
-	deviceShape struct {
-		Vendor, Type, Name string
-		Instances          []instanceShape
-		Attributes         map[string]attributeShape `json:",omitempty"`
-	}
-	instanceShape struct {
-		ID      string
-		Healthy bool
-	}
-	attributeShape struct{ String string }
-
-	plainAlloc Alloc
-	allocShape struct {
+	networkStatusShape struct{ InterfaceName, Address string }
+	plainAlloc         Alloc
+	allocShape         struct {
 		*plainAlloc
-		AllocatedResources *allocResourcesShape
-	}
-	plainNode Node
-	nodeShape struct {
-		*plainNode
-		Drain             bool
-		HostNetworks      map[string]hostNetworkShape `json:",omitempty"`
-		NodeResources     nodeResourcesShape
-		ReservedResources nodeResourcesShape
+		AllocatedResources         *allocResourcesShape
+		Resources, SharedResources *amountShape
+		TaskResources              map[string]*amountShape
+		NetworkStatus              *networkStatusShape
 	}
 )
 
-// MarshalJSON writes AllocatedResources in Nomad's shape: by task where the job is
-// known, else all under the group's name.
+// MarshalJSON writes resources in Nomad's shapes: by task where the job is known, else all
+// under the group's name.
 func (a Alloc) MarshalJSON() ([]byte, error) {
-	return json.Marshal(allocShape{(*plainAlloc)(&a), a.resourcesShape()})
+	shape := allocShape{plainAlloc: (*plainAlloc)(&a), AllocatedResources: a.resourcesShape()}
+	shape.amounts()
+	if a.Allotment != nil && len(a.Allotment.Ports) > 0 {
+		shape.NetworkStatus = &networkStatusShape{Address: a.Allotment.Ports[0].HostIP}
+	}
+	return json.Marshal(shape)
+}
+
+// amounts adds the resources as Nomad's clients read them that know no AllocatedResources:
+// of the whole, of each task, and of what tasks share.
+func (s *allocShape) amounts() {
+	has := s.AllocatedResources
+	s.Resources = &amountShape{DiskMB: has.Shared.DiskMB, Networks: has.Shared.Networks}
+	s.SharedResources = &amountShape{DiskMB: has.Shared.DiskMB, Networks: has.Shared.Networks}
+	s.TaskResources = make(map[string]*amountShape, len(has.Tasks))
+	for name, t := range has.Tasks {
+		s.TaskResources[name] = &amountShape{
+			CPU: t.Cpu.CpuShares, Cores: len(t.Cpu.ReservedCores), MemoryMB: t.Memory.MemoryMB, MemoryMaxMB: t.Memory.MemoryMaxMB, Devices: t.Devices,
+		}
+		s.Resources.CPU += t.Cpu.CpuShares
+		s.Resources.Cores += len(t.Cpu.ReservedCores)
+		s.Resources.MemoryMB += t.Memory.MemoryMB
+		s.Resources.MemoryMaxMB += max(t.Memory.MemoryMaxMB, t.Memory.MemoryMB)
+		s.Resources.Devices = append(s.Resources.Devices, t.Devices...)
+	}
 }
 
 // ResourcesShape is AllocatedResources as the JSON of the allocation has them.
 func (a *Alloc) ResourcesShape() any { return a.resourcesShape() }
 
 func (a *Alloc) resourcesShape() *allocResourcesShape {
-	res := &allocResourcesShape{Tasks: map[string]taskResourcesShape{}, Shared: a.sharedShape()}
+	res := &allocResourcesShape{Tasks: map[string]taskResourcesShape{}, TaskLifecycles: map[string]*Lifecycle{}, Shared: a.sharedShape()}
 	if g := a.Group(); g != nil && a.ofGroup(g) {
 		for i := range g.Tasks {
 			res.Tasks[g.Tasks[i].Name] = a.taskShape(&g.Tasks[i])
+			res.TaskLifecycles[g.Tasks[i].Name] = g.Tasks[i].Lifecycle
 		}
 	} else {
 		total := a.AllocatedResources
@@ -191,95 +187,4 @@ func (a *Alloc) UnmarshalJSON(data []byte) error {
 		a.AllocatedResources = a.AllocatedResources.Add(Resources{CPU: t.Cpu.CpuShares, MemoryMB: t.Memory.MemoryMB})
 	}
 	return nil
-}
-
-// MarshalJSON adds Drain, NodeResources and ReservedResources, as Nomad's clients read
-// them, beside Resources, Reserved and Devices.
-func (n Node) MarshalJSON() ([]byte, error) {
-	return json.Marshal(nodeShape{(*plainNode)(&n), n.DrainStrategy != nil, n.hostNetworkShapes(), n.resourcesShape(), resourcesShape(n.Reserved)})
-}
-
-// ResourcesShapes are NodeResources and ReservedResources as the JSON of the node has them.
-func (n *Node) ResourcesShapes() (all, reserved any) {
-	return n.resourcesShape(), resourcesShape(n.Reserved)
-}
-
-func (n *Node) resourcesShape() nodeResourcesShape {
-	all := resourcesShape(n.Resources)
-	all.Devices = deviceShapes(n.Devices)
-	n.networkShapes(&all)
-	return all
-}
-
-// UnmarshalJSON reads what MarshalJSON writes, and Nomad's own nodes.
-func (n *Node) UnmarshalJSON(data []byte) error {
-	shape := nodeShape{plainNode: (*plainNode)(n)}
-	if err := json.Unmarshal(data, &shape); err != nil {
-		return err
-	}
-	n.HostNetworks = nil
-	for _, name := range slices.Sorted(maps.Keys(shape.HostNetworks)) {
-		n.HostNetworks = append(n.HostNetworks, shape.HostNetworks[name].Addresses...)
-	}
-	return nil
-}
-
-// hostNetworkShapes are the networks that a node names, by name.
-func (n *Node) hostNetworkShapes() map[string]hostNetworkShape {
-	shapes := make(map[string]hostNetworkShape, len(n.HostNetworks))
-	for _, h := range n.HostNetworks {
-		shape, ok := shapes[h.Name]
-		if !ok {
-			shape = hostNetworkShape{Name: h.Name, CIDR: hostCIDR(h.IP), ReservedPorts: h.ReservedPorts}
-		}
-		shape.Addresses = append(shape.Addresses, h)
-		shapes[h.Name] = shape
-	}
-	return shapes
-}
-
-// hostCIDR is the network of one address; "" for what is none.
-func hostCIDR(ip string) string {
-	addr, err := netip.ParseAddr(ip)
-	if err != nil {
-		return ""
-	}
-	return netip.PrefixFrom(addr, addr.BitLen()).String()
-}
-
-func resourcesShape(r Resources) nodeResourcesShape {
-	return nodeResourcesShape{Cpu: cpuShape{CpuShares: r.CPU}, Memory: memoryShape{MemoryMB: r.MemoryMB}, Disk: diskShape{r.DiskMB}}
-}
-
-// networkShapes adds the addresses of a node, its default one first, where it says
-// any, and the range of its dynamic ports.
-func (n *Node) networkShapes(r *nodeResourcesShape) {
-	r.MinDynamicPort, r.MaxDynamicPort = n.DynamicPorts()
-	named := slices.DeleteFunc(slices.Clone(n.HostNetworks), func(h HostNetwork) bool { return h.Name == DefaultHostNetwork })
-	for _, h := range append(n.addresses(DefaultHostNetwork), named...) {
-		if cidr := hostCIDR(h.IP); cidr != "" {
-			r.Networks = append(r.Networks, networkShape{Mode: NetworkHost, CIDR: cidr, IP: h.IP})
-		}
-	}
-}
-
-// deviceShapes groups devices of one vendor, type and name, in order of appearance.
-func deviceShapes(devices []Device) []deviceShape {
-	var shapes []deviceShape
-	index := map[[3]string]int{}
-	for _, d := range devices {
-		key := [3]string{d.Vendor, d.Type, d.Name}
-		i, ok := index[key]
-		if !ok {
-			i = len(shapes)
-			index[key] = i
-			attrs := make(map[string]attributeShape, len(d.Attributes))
-			for k, v := range d.Attributes {
-				attrs[k] = attributeShape{v}
-			}
-			shapes = append(shapes, deviceShape{Vendor: d.Vendor, Type: d.Type, Name: d.Name, Attributes: attrs})
-		}
-		shapes[i].Instances = append(shapes[i].Instances, instanceShape{ID: d.ID, Healthy: true})
-	}
-	return shapes
 }

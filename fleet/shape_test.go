@@ -40,6 +40,17 @@ func TestClientReadsAlloc(t *testing.T) {
 	if task == nil || task.Cpu.CpuShares != 100 || task.Memory.MemoryMB != 300 || got.AllocatedResources.Shared.DiskMB != 300 {
 		t.Errorf("resources %+v", got.AllocatedResources)
 	}
+	if got.Resources == nil || *got.Resources.CPU != 100 || *got.TaskResources["t"].MemoryMB != 300 || *got.Resources.DiskMB != 300 {
+		t.Errorf("resources as older clients read them: %+v, %+v", got.Resources, got.TaskResources["t"])
+	}
+	var more struct {
+		SharedResources    struct{ DiskMB int }
+		AllocatedResources struct{ TaskLifecycles map[string]*api.TaskLifecycle }
+	}
+	mustDecode(t, mustJSON(t, a), &more)
+	if _, there := more.AllocatedResources.TaskLifecycles["t"]; !there || more.SharedResources.DiskMB != 300 {
+		t.Errorf("what no client type has: %+v", more)
+	}
 	state := got.TaskStates["t"]
 	if state.Restarts != 2 || !state.StartedAt.Equal(*a.TaskStates["t"].StartedAt) || !state.FinishedAt.IsZero() || state.Events[0].DisplayMessage != "started" {
 		t.Errorf("task state %+v", state)
@@ -71,7 +82,8 @@ func TestClientReadsNode(t *testing.T) {
 	n := fleet.Node{
 		ID: "n1", Name: "ship", Datacenter: "dc1", NodePool: "default", Status: fleet.NodeReady, SchedulingEligibility: fleet.NodeEligible,
 		Attributes: map[string]string{"kernel.name": "linux"}, Meta: map[string]string{"a": "b"},
-		Resources: fleet.Resources{CPU: 4000, MemoryMB: 2048, DiskMB: 9000}, Reserved: fleet.Resources{CPU: 100},
+		ReservedPorts: "22", MaxAllocs: 7, HTTPAddr: "hub:4646",
+		Resources: fleet.Resources{CPU: 4000, Cores: 4, MemoryMB: 2048, DiskMB: 9000}, Reserved: fleet.Resources{CPU: 100},
 		Drivers: map[string]fleet.DriverInfo{"raw_exec": {Detected: true, Healthy: true, Attributes: map[string]string{"x": "y"}}},
 		Devices: []fleet.Device{
 			{Kind: "usb", Vendor: "v", Type: "usb", Name: "p", ID: "1", Attributes: map[string]string{"class": "08"}},
@@ -93,6 +105,10 @@ func TestClientReadsNode(t *testing.T) {
 	}
 	if !got.Drivers["raw_exec"].Healthy || got.Events[0].CreateIndex != 3 || !got.Events[0].Timestamp.Equal(time.Unix(5, 0)) {
 		t.Errorf("node %+v", got)
+	}
+	if r := got.NodeResources; r.Cpu.TotalCpuCores != 4 || len(r.Cpu.ReservableCpuCores) != 4 || got.ReservedResources.Networks.ReservedHostPorts != "22" ||
+		got.Links == nil || got.NodeMaxAllocs != 7 || got.HTTPAddr != "hub:4646" {
+		t.Errorf("node %+v, resources %+v, reserved %+v", got, r, got.ReservedResources)
 	}
 	if r := got.NodeResources; len(r.Networks) != 0 || r.MinDynamicPort != fleet.MinDynamicPort {
 		t.Errorf("networks of a node that names no address: %+v", r)
@@ -120,6 +136,35 @@ func TestClientReadsNetworksOfANode(t *testing.T) {
 	var own fleet.Node
 	mustDecode(t, mustJSON(t, n), &own)
 	wantEqual(t, "node", own, n)
+}
+
+// TestMapsOfANodeAreThere lets clients index them: Nomad's CLI does.
+func TestMapsOfANodeAreThere(t *testing.T) {
+	var got map[string]any
+	mustDecode(t, mustJSON(t, fleet.Node{ID: "n1"}), &got)
+	for _, name := range []string{"Attributes", "Meta", "Links", "HostNetworks"} {
+		if m, ok := got[name].(map[string]any); !ok || m == nil {
+			t.Errorf("%s is %v", name, got[name])
+		}
+	}
+}
+
+// TestAJobShowsTheUpdateOfItsGroups is where Nomad's clients look for it, and reading the job
+// back changes nothing.
+func TestAJobShowsTheUpdateOfItsGroups(t *testing.T) {
+	j := job()
+	var got api.Job
+	mustDecode(t, mustJSON(t, j), &got)
+	if got.Update == nil || *got.Update.MaxParallel != j.TaskGroups[0].Update.MaxParallel {
+		t.Errorf("the job's update is %+v", got.Update)
+	}
+	own, problems := fleet.DecodeJob(mustJSON(t, j))
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := fleet.DiffJobs(j, own); diff.Type != fleet.DiffNone {
+		t.Errorf("the job changed on its way: %+v", diff)
+	}
 }
 
 func TestClientReadsEvaluation(t *testing.T) {

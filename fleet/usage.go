@@ -150,6 +150,8 @@ type HostDisk struct {
 type HostCPU struct {
 	CPU                       string
 	User, System, Idle, Total float64
+	TotalPercent              float64 // as Total, by the name that Nomad has
+	TotalTicks                float64 // MHz
 }
 
 // HostUsage is what a machine uses, in Nomad's shape.
@@ -186,6 +188,7 @@ func HostUsageBetween(before, after Load, mhz float64, at int64) *HostUsage {
 		}
 		core := HostCPU{CPU: c.Name, User: 100 * float64(user) / all, System: 100 * float64(system) / all, Idle: 100 * float64(idle) / all}
 		core.Total = core.User + core.System
+		core.TotalPercent, core.TotalTicks = core.Total, core.Total/100*mhz
 		h.CPU = append(h.CPU, core)
 		h.CPUTicksConsumed += core.Total / 100 * mhz
 	}

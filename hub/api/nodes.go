@@ -119,7 +119,10 @@ func (a *API) readNode(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 	if err != nil {
 		return nil, v.TableIndex("nodes"), err
 	}
-	return n, n.ModifyIndex, nil
+	// Nomad's client asks a node's own address for files and logs: here any hub passes that on.
+	reached := *n
+	reached.HTTPAddr = r.Host
+	return &reached, n.ModifyIndex, nil
 }
 
 func (a *API) nodeAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {

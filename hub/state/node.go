@@ -55,7 +55,8 @@ func (t *tx) describe(said *fleet.Node, w *wake) {
 		n.NodePool = fleet.DefaultPool
 	}
 	t.placeAsAdmitted(&n.Node)
-	n.Attributes, n.Meta, n.Drivers, n.Devices = said.Attributes, said.Meta, said.Drivers, said.Devices
+	n.Attributes, n.Meta, n.Devices = said.Attributes, said.Meta, said.Devices
+	n.Drivers = withUpdateTimes(before.Drivers, said.Drivers, time.Unix(0, w.now).UTC())
 	n.HostNetworks, n.ReservedPorts, n.MaxAllocs = said.HostNetworks, said.ReservedPorts, said.MaxAllocs
 	n.MinDynamicPort, n.MaxDynamicPort = said.MinDynamicPort, said.MaxDynamicPort
 	n.Resources, n.Reserved, n.Version = said.Resources, said.Reserved, said.Version
@@ -380,4 +381,19 @@ func (v *View) CapacitySince(index fleet.Index) iter.Seq2[string, fleet.Index] {
 			}
 		}
 	}
+}
+
+// withUpdateTimes returns drivers as an edge describes them: each with the time when the
+// cluster heard of its last change.
+func withUpdateTimes(before, said map[string]fleet.DriverInfo, now time.Time) map[string]fleet.DriverInfo {
+	drivers := make(map[string]fleet.DriverInfo, len(said))
+	for name, d := range said {
+		d.UpdateTime = before[name].UpdateTime
+		if old := before[name]; d.UpdateTime.IsZero() || d.Detected != old.Detected || d.Healthy != old.Healthy ||
+			d.HealthDescription != old.HealthDescription || !maps.Equal(d.Attributes, old.Attributes) {
+			d.UpdateTime = now
+		}
+		drivers[name] = d
+	}
+	return drivers
 }
