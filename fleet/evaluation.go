@@ -52,6 +52,7 @@ type Evaluation struct {
 	PreviousEval      EvalID
 	BlockedEval       EvalID
 	FailedTGAllocs    map[string]*AllocMetric
+	PlanAnnotations   *PlanAnnotations // what its plan was to change; nil: none was made
 	ClassEligibility  map[string]bool
 	EscapedClass      bool `json:"EscapedComputedClass"` // a constraint looks at what differs within a class
 	QueuedAllocations map[string]int
@@ -61,6 +62,19 @@ type Evaluation struct {
 	ModifyIndex       Index
 	CreateTime        int64 // UnixNano
 	ModifyTime        int64
+}
+
+// PlanAnnotations counts what a plan changes, by group, in Nomad's shape.
+type PlanAnnotations struct {
+	DesiredTGUpdates map[string]DesiredUpdates
+}
+
+// DesiredUpdates counts what happens to one group's allocations. NoNode and AwaitsRoom are
+// Skerry's own: of those to place and to replace, how many find no node, and how many wait
+// until the room that is made for them is free.
+type DesiredUpdates struct {
+	Ignore, Place, Stop, InPlaceUpdate, DestructiveUpdate, Canary, Disconnect, Reconnect uint64
+	NoNode, AwaitsRoom                                                                   uint64
 }
 
 // Terminal reports whether nothing more will happen to it.

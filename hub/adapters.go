@@ -19,7 +19,6 @@ import (
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
 	"skerry/planted"
-	"skerry/reconcile"
 	"skerry/syncproto"
 )
 
@@ -330,21 +329,7 @@ func (j jobs) DryRun(ctx context.Context, job *fleet.Job) (api.DryRun, error) {
 	if err != nil {
 		return api.DryRun{}, err
 	}
-	dry := api.DryRun{Groups: make(map[string]api.GroupUpdates, len(out.Decisions.Groups)), Failed: out.Failed, Reasons: out.Reasons}
-	for name, g := range out.Decisions.Groups {
-		dry.Groups[name] = groupUpdates(g, out.NoNode[name], out.Promised[name])
-	}
-	return dry, nil
-}
-
-// groupUpdates are the counts of a group as a dry run tells them.
-func groupUpdates(g reconcile.GroupSummary, noNode, awaits int) api.GroupUpdates {
-	return api.GroupUpdates{
-		Ignore: uint64(g.Ignore), Place: uint64(g.Place), Stop: uint64(g.Stop), InPlaceUpdate: uint64(g.InPlace),
-		DestructiveUpdate: uint64(g.Destructive), Canary: uint64(g.Canary),
-		Disconnect: uint64(g.Unknown), Reconnect: uint64(g.Reconnect),
-		NoNode: uint64(noNode), AwaitsRoom: uint64(awaits),
-	}
+	return api.DryRun{Groups: out.Updates, Failed: out.Failed, Reasons: out.Reasons, Created: out.Created}, nil
 }
 
 // registry is what enrolment sees of the cluster.

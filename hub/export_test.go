@@ -17,9 +17,6 @@ var (
 	DecodeLogs     = decode[logsRequest]
 )
 
-// GroupUpdates is what a dry run tells of what is decided for a group.
-var GroupUpdates = groupUpdates
-
 // How evaluations are handed to workers of other hubs, which listen for so long.
 var HandOut = handOut
 

@@ -98,7 +98,7 @@ func writePlan(w io.Writer, p api.PlanAnswer) {
 }
 
 // halted says how many of those to place and to replace are not placed at once.
-func halted(u api.GroupUpdates, failed *fleet.AllocMetric) string {
+func halted(u fleet.DesiredUpdates, failed *fleet.AllocMetric) string {
 	text := ""
 	if u.AwaitsRoom > 0 {
 		text = fmt.Sprintf("; %d of them once what makes room has stopped", u.AwaitsRoom)

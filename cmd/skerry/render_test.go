@@ -138,7 +138,7 @@ func plan() api.PlanAnswer {
 	diff := fleet.DiffJobs(old, updated)
 	return api.PlanAnswer{
 		Diff:        &diff,
-		Annotations: api.PlanAnnotations{DesiredTGUpdates: map[string]api.GroupUpdates{"web": {Place: 2, DestructiveUpdate: 2, Ignore: 1, NoNode: 2, AwaitsRoom: 1}, "job": {Place: 1}}},
+		Annotations: api.PlanAnnotations{DesiredTGUpdates: map[string]fleet.DesiredUpdates{"web": {Place: 2, DestructiveUpdate: 2, Ignore: 1, NoNode: 2, AwaitsRoom: 1}, "job": {Place: 1}}},
 		FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 9, NodesFiltered: 5, NodesExhausted: 4, CoalescedFailures: 1,
 			RejectedNodes:      []fleet.NodeRejection{{NodeID: "4f2c1a90-1", NodeName: "till7", Why: "memory: 512 MB asked for, 100 of 2000 free"}},
 			ConstraintFiltered: map[string]int{"${attr.gpu} is_set": 1}, DimensionExhausted: map[string]int{"memory": 1}}},

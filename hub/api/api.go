@@ -111,18 +111,12 @@ type Jobs interface {
 
 // DryRun is what registering a job would lead to.
 type DryRun struct {
-	Groups map[string]GroupUpdates
+	Groups map[string]fleet.DesiredUpdates
 	Failed map[string]*fleet.AllocMetric // by group, where there is no node for some
 	// Reasons is one line a decision.
 	Reasons []string
-}
-
-// GroupUpdates counts what would happen to one group's allocations, in Nomad's shape.
-type GroupUpdates struct {
-	Ignore, Place, Stop, InPlaceUpdate, DestructiveUpdate, Canary, Disconnect, Reconnect uint64
-	// Ours, of those to place and to replace: for how many there is no node, and how
-	// many wait until the room that is made for them is free.
-	NoNode, AwaitsRoom uint64
+	// Created are the evaluations that would wait for a time, or for capacity.
+	Created []*fleet.Evaluation
 }
 
 // Garbage is what nobody needs any more.

@@ -125,7 +125,7 @@ func (h *hub) Parse(src, vars string) (*fleet.Job, error) {
 }
 
 func (h *hub) DryRun(_ context.Context, job *fleet.Job) (api.DryRun, error) {
-	return api.DryRun{Groups: map[string]api.GroupUpdates{job.TaskGroups[0].Name: {Place: uint64(job.TaskGroups[0].Count)}}}, nil
+	return api.DryRun{Groups: map[string]fleet.DesiredUpdates{job.TaskGroups[0].Name: {Place: uint64(job.TaskGroups[0].Count)}}}, nil
 }
 
 func (h *hub) Force(context.Context) error {

@@ -76,11 +76,11 @@ type PlanAnswer struct {
 
 // PlanAnnotations counts what would happen, by group.
 type PlanAnnotations struct {
-	DesiredTGUpdates map[string]GroupUpdates
+	DesiredTGUpdates map[string]fleet.DesiredUpdates
 }
 
 // byKind counts as the diff of a group does: only what there is, by Nomad's names.
-func (u GroupUpdates) byKind() map[string]uint64 {
+func byKind(u fleet.DesiredUpdates) map[string]uint64 {
 	all := map[string]uint64{
 		"ignore": u.Ignore, "create": u.Place, "destroy": u.Stop, "canary": u.Canary, "in-place update": u.InPlaceUpdate,
 		"create/destroy update": u.DestructiveUpdate,
@@ -114,7 +114,7 @@ func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet
 	}
 	v := a.cfg.State.View()
 	answer := PlanAnswer{
-		Annotations: PlanAnnotations{DesiredTGUpdates: run.Groups}, FailedTGAllocs: run.Failed, Reasons: run.Reasons,
+		Annotations: PlanAnnotations{DesiredTGUpdates: run.Groups}, FailedTGAllocs: run.Failed, Reasons: run.Reasons, CreatedEvals: run.Created,
 		Warnings: warned(job),
 	}
 	old, ok := v.Job(job.Namespace, job.ID)
@@ -124,7 +124,7 @@ func (a *API) dryRun(ctx context.Context, job *fleet.Job, diff bool) (any, fleet
 	if diff {
 		d := fleet.DiffJobs(old, job)
 		for i := range d.TaskGroups {
-			d.TaskGroups[i].Updates = run.Groups[d.TaskGroups[i].Name].byKind()
+			d.TaskGroups[i].Updates = byKind(run.Groups[d.TaskGroups[i].Name])
 		}
 		answer.Diff = &d
 	}

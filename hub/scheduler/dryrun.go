@@ -15,8 +15,10 @@ type Outcome struct {
 	Placements []fleet.Alloc                 // with node, score and metrics
 	Failed     map[string]*fleet.AllocMetric // by group, where there is no node for some
 	NoNode     map[string]int                // by group, for how many there is none
-	Promised   map[string]int                // by group, how many wait until the room that is made for them is free
-	Reasons    []string                      // one line a decision
+	Updates    map[string]fleet.DesiredUpdates
+	Promised   map[string]int      // by group, how many wait until the room that is made for them is free
+	Reasons    []string            // one line a decision
+	Created    []*fleet.Evaluation // that would wait for a time, or for capacity
 }
 
 // DryRun returns what would be done if job were registered now, on the state that
@@ -45,7 +47,7 @@ func DryRun(v *state.View, job *fleet.Job, now time.Time) (Outcome, error) {
 	}
 	out := Outcome{
 		Decisions: a.decisions, Placements: a.placements, Promised: a.promised, Reasons: a.reasons(),
-		Failed: map[string]*fleet.AllocMetric{}, NoNode: map[string]int{},
+		Failed: map[string]*fleet.AllocMetric{}, NoNode: map[string]int{}, Updates: a.updates(), Created: a.created(),
 	}
 	for group, m := range a.failed {
 		// A system job that suits no node wants none: it has failed with nothing queued.

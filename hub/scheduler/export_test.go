@@ -7,3 +7,6 @@ func (s *Scheduler) Deliver(ctx context.Context, d Delivery) error {
 	w := worker{cfg: s.cfg, log: s.cfg.Log}
 	return w.deliver(ctx, d)
 }
+
+// DesiredUpdates is what an evaluation and a dry run say of what is decided for a group.
+var DesiredUpdates = desiredUpdates

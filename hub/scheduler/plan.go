@@ -68,6 +68,7 @@ func (a *attempt) evals() []fleet.Evaluation {
 	done.QueuedAllocations, done.FailedTGAllocs = a.queued, nil
 	done.ClassEligibility, done.EscapedClass = nil, false
 	done.FailedTGAllocs, done.AwaitedNodes = a.failed, nil
+	done.DeploymentID, done.PlanAnnotations = a.deployment(), &fleet.PlanAnnotations{DesiredTGUpdates: a.updates()}
 	if len(a.failed) == 0 || !a.waits() {
 		return append(out, done)
 	}
@@ -154,6 +155,7 @@ func (a *attempt) gaveUp(attempts int) []fleet.Evaluation {
 		queued[al.TaskGroup]++
 	}
 	blocked.QueuedAllocations, done.QueuedAllocations, done.FailedTGAllocs = queued, queued, a.failed
+	done.PlanAnnotations = &fleet.PlanAnnotations{DesiredTGUpdates: a.updates()}
 	done.ModifyTime = a.now.UnixNano()
 	return []fleet.Evaluation{blocked, done}
 }

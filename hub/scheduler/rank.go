@@ -385,6 +385,13 @@ func (r *ranking) filtered(n *fleet.Node, why string) {
 func (r *ranking) failure() *fleet.AllocMetric {
 	m := r.metric
 	m.NodesAvailable, m.RejectedNodes = maps.Clone(m.NodesAvailable), slices.Clone(m.RejectedNodes)
+	m.NodePool = r.where.job.NodePool
+	if m.NodesExhausted > 0 {
+		m.ResourcesExhausted = make(map[string]fleet.Resources, len(r.g.Tasks))
+		for _, t := range r.g.Tasks {
+			m.ResourcesExhausted[t.Name] = t.Resources.Resources
+		}
+	}
 	return &m
 }
 

@@ -1,0 +1,56 @@
+package scheduler_test
+
+import (
+	"testing"
+
+	"skerry/fleet"
+	"skerry/hub/scheduler"
+	"skerry/reconcile"
+)
+
+// TestADryRunTellsAllThatIsDecided leaves out what is lost alone: what takes its place counts.
+func TestADryRunTellsAllThatIsDecided(t *testing.T) {
+	got := scheduler.DesiredUpdates(reconcile.GroupSummary{Place: 1, Stop: 2, Unknown: 3, Reconnect: 4, InPlace: 5, Destructive: 6, Canary: 7, Ignore: 8}, 9, 10)
+	want := fleet.DesiredUpdates{Place: 1, Stop: 2, Disconnect: 3, Reconnect: 4, InPlaceUpdate: 5, DestructiveUpdate: 6, Canary: 7, Ignore: 8, NoNode: 9, AwaitsRoom: 10}
+	if got != want {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+}
+
+// TestAnEvaluationNamesTheRolloutThatFollows is what Nomad's CLI and Terraform wait for next:
+// without it they take a rollout that fails for one that has succeeded.
+func TestAnEvaluationNamesTheRolloutThatFollows(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(2)
+	rolls := func(j *fleet.Job) { j.TaskGroups[0].Update = fleet.DefaultUpdate(fleet.JobTypeService) }
+	first := c.register(job(2, rolls))
+	d := c.store.View().LatestDeployment(fleet.DefaultNamespace, "web")
+	if d == nil || first.DeploymentID != d.ID {
+		t.Fatalf("the evaluation names deployment %q, and not that of %+v", first.DeploymentID, d)
+	}
+	if u := first.PlanAnnotations.DesiredTGUpdates["web"]; u.Place != 2 || u.NoNode != 0 {
+		t.Errorf("its plan changed %+v", u)
+	}
+	again := c.register(job(2, rolls)) // nothing changes: the same rollout goes on
+	if again.DeploymentID != d.ID || again.PlanAnnotations.DesiredTGUpdates["web"].Ignore != 2 {
+		t.Errorf("registered as it is: deployment %q, %+v", again.DeploymentID, again.PlanAnnotations)
+	}
+}
+
+func TestAFailedPlacementSaysWhatItAsksFor(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(1)
+	big := func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Resources.CPU = 1 << 20 }
+	e := c.register(job(2, big))
+	m := e.FailedTGAllocs["web"]
+	if m == nil || m.ResourcesExhausted["main"].CPU != 1<<20 || m.NodePool != fleet.DefaultPool {
+		t.Errorf("the failure is %+v", m)
+	}
+	if u := e.PlanAnnotations.DesiredTGUpdates["web"]; u.NoNode != 2 {
+		t.Errorf("its plan changed %+v", u)
+	}
+	out, err := scheduler.DryRun(c.store.View(), job(1, big, func(j *fleet.Job) { j.ID = "other" }), c.now)
+	if err != nil || len(out.Created) != 1 || out.Created[0].Status != fleet.EvalBlocked {
+		t.Errorf("a dry run would make the evaluations %+v, %v", out.Created, err)
+	}
+}
