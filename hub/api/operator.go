@@ -61,7 +61,8 @@ func (a *API) raftConfiguration(w http.ResponseWriter, r *http.Request) {
 	a.send(w, r, answer)
 }
 
-// named is the hub that a request names, by id or by its address.
+// named is the hub that a request names, by id or by its address: one that the log is replicated
+// to, or one that edges are still told to dial, as after a recovery from a lost quorum.
 func (a *API) named(r *http.Request) (fleet.HubID, error) {
 	p := r.URL.Query()
 	id, addr := fleet.HubID(p.Get("id")), p.Get("address")
@@ -78,6 +79,11 @@ func (a *API) named(r *http.Request) (fleet.HubID, error) {
 	for _, p := range peers {
 		if p.ID == id || p.Addr == addr {
 			return p.ID, nil
+		}
+	}
+	for _, h := range a.cfg.State.View().Hubs() {
+		if h.ID == id || h.QUIC == addr {
+			return h.ID, nil
 		}
 	}
 	there := make([]string, 0, len(peers))
