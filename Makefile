@@ -11,7 +11,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build test test-long prometheus properties demo bench lint chaos chaos-real scenarios planted cross conformance fuzz
+.PHONY: build operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios planted cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -44,6 +44,9 @@ properties: ## random clusters, jobs and events, each judged: make properties CA
 demo: build ## three hubs, three edges, a cut link, a reboot, a killed leader: under 60 s
 	bin/skerry-chaos demo --bin bin
 
+operations: build ## every command of docs/operations.md, on machines in network namespaces; needs root
+	go test -count=1 -tags operations ./docs
+
 bench: build ## benchmarks, then memory and size of the real programs
 	go test -run '^$$' -bench . -benchmem ./...
 	bin/skerry-chaos footprint --bin bin
@@ -51,6 +54,7 @@ bench: build ## benchmarks, then memory and size of the real programs
 lint: ## static checks, and that everything compiles where it shall run
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these files"; exit 1; }
 	go vet ./...
+	go vet -tags operations ./docs
 	cd chaos/prometheus && go vet ./...
 	go tool staticcheck ./...
 	$(MAKE) --no-print-directory cross

@@ -125,6 +125,30 @@ func TestOperations(t *testing.T) {
 			}
 		}
 	}
+	mustKnowMetrics(t, machines["hub1"])
+}
+
+// mustKnowMetrics checks that a hub has every metric of the alert rules. The page has written what
+// the hub says into a file.
+func mustKnowMetrics(t *testing.T, hub *machine) {
+	t.Helper()
+	rules, err := os.ReadFile("../examples/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := hub.run("cat metrics.txt")
+	if err != nil {
+		t.Fatalf("read the metrics: %v: %s", err, said)
+	}
+	names := regexp.MustCompile(`skerry_[a-z_]+`).FindAllString(string(rules), -1)
+	if len(names) < 8 {
+		t.Fatalf("only %d metrics are in the rules", len(names))
+	}
+	for _, name := range names {
+		if !bytes.Contains(said, []byte("\n"+name)) {
+			t.Errorf("examples/alerts.yml: a hub has no metric %s", name)
+		}
+	}
 }
 
 // do does a step on a machine.
