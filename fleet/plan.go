@@ -29,11 +29,14 @@ type PlanResult struct {
 	NodeUpdate     map[NodeID][]Alloc
 	Rejected       map[NodeID]string // nodes left out, and why
 	RefreshIndex   Index             // where not all was committed: look again at least here
-	AllocIndex     Index             // the entry that committed it
+	// Refused is why a plan was not committed, or not to its end: it was made on a picture
+	// that is too old.
+	Refused    string `json:",omitempty"`
+	AllocIndex Index  // the entry that committed it
 }
 
 // Full reports whether all of the plan was committed.
-func (r *PlanResult) Full() bool { return len(r.Rejected) == 0 }
+func (r *PlanResult) Full() bool { return len(r.Rejected) == 0 && r.Refused == "" }
 
 // Empty reports whether the plan changes nothing.
 func (p *Plan) Empty() bool {

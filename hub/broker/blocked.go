@@ -9,7 +9,7 @@ import (
 
 // retryAttempts is how long an evaluation that lost every race for capacity
 // waits at most: there may be capacity all the time.
-const retryAttempts = time.Minute
+const retryAttempts = 5 * time.Second
 
 // block lets an evaluation wait for capacity, unless capacity appeared between
 // the picture that its scheduler had and now. A job has one such evaluation: of

@@ -98,7 +98,7 @@ func TestUnblockMaxPlanAttempts(t *testing.T) {
 		f := c.waiting("shop", "e2", map[string]bool{bad: false})
 		f.TriggeredBy = fleet.TriggerMaxPlanAttempts
 		c.add(f)
-		sleep(59 * time.Second)
+		sleep(4 * time.Second)
 		c.nothing()
 		sleep(time.Second)
 		c.wantNext("e2")

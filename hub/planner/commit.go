@@ -9,7 +9,8 @@ import (
 )
 
 // commit writes what was verified, in one entry or, for a large plan, several. An entry
-// that is too large to be encoded is divided further.
+// that is too large to be encoded is divided further. Where the state refuses an entry (the job
+// was changed, a node purged, after this was verified), the worker looks again.
 func (p *Planner) commit(ctx context.Context, v *verified) outcome {
 	left := v.commands(p.cfg.Now().UnixNano())
 	limit := chunk
@@ -32,7 +33,9 @@ func (p *Planner) commit(ctx context.Context, v *verified) outcome {
 				fleet.Short(v.plan.EvalID), err)}
 		case res.Err != nil:
 			p.flight.remove(v, p.cfg.Now())
-			return outcome{err: res.Err}
+			return outcome{result: fleet.PlanResult{
+				Refused: res.Err.Message, RefreshIndex: res.Index, AllocIndex: v.result.AllocIndex,
+			}}
 		}
 		v.result.AllocIndex = res.Index
 		left = rest

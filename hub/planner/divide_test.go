@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"skerry/fleet"
+	"skerry/hub/state"
 )
 
 // Every plan of a legal job is committed, however many of its allocations are on one
@@ -148,5 +149,32 @@ func TestAStopAndItsReplacementAreNotDivided(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A job that is changed while its plan is committed in several entries: the worker is told
+// from where on to look again, and that a part was committed.
+func TestAPlanThatIsOvertakenIsRefusedWithWhereToLookAgain(t *testing.T) {
+	c := newCluster(t)
+	j, n := c.job("shop"), c.node("n1", 100_000)
+	c.lead()
+	var allocs []fleet.Alloc
+	for range 2_500 {
+		allocs = append(allocs, c.alloc(j, n, 1))
+	}
+	var changed fleet.Index
+	entries := 0
+	c.gate = func(state.Plan) error {
+		if entries++; entries == 3 {
+			c.job("shop2")
+			again := *j
+			again.Priority = 60
+			changed = c.must(state.JobRegister{Job: &again}).Index
+		}
+		return nil
+	}
+	res := c.submit(c.placing(j, allocs...))
+	if res.Refused == "" || res.Full() || res.RefreshIndex <= changed || res.AllocIndex == 0 || res.AllocIndex >= changed {
+		t.Fatalf("changed in entry %d: %+v", changed, res)
 	}
 }

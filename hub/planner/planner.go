@@ -165,9 +165,9 @@ func (p *Planner) close() {
 }
 
 // Submit checks a plan and commits what fits. Where not all of it did,
-// Rejected says what was left out and why, and RefreshIndex from where on to
-// look again; the plan's own end of the evaluation is then left out, too. An
-// error means that nothing is known to be committed.
+// Rejected says what was left out and why, or Refused why nothing more was taken, and
+// RefreshIndex from where on to look again; the plan's own end of the evaluation is then
+// left out, too. An error means that nothing is known to be committed.
 func (p *Planner) Submit(ctx context.Context, plan fleet.Plan) (fleet.PlanResult, error) {
 	if d := p.cfg.Deliveries; d != nil {
 		if err := d.Pause(plan.EvalID, plan.EvalToken); err != nil {
@@ -237,6 +237,8 @@ func (p *Planner) answer(s *submission, out outcome) {
 	p.mu.Lock()
 	switch {
 	case out.err != nil:
+		p.counted.Refused++
+	case out.result.Refused != "":
 		p.counted.Refused++
 	case out.result.Full():
 		p.counted.Committed++

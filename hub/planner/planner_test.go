@@ -286,8 +286,8 @@ func TestCommitInDoubt(t *testing.T) {
 		t.Fatalf("result: %+v after %d barriers", res, c.barrier)
 	}
 	// And the same plan again, on the picture before it was applied, is refused.
-	if _, err := c.planner.Submit(t.Context(), stale); fleet.CodeOf(err) != fleet.CodeConflict {
-		t.Fatalf("submit again: %v", err)
+	if res, err := c.planner.Submit(t.Context(), stale); err != nil || res.Refused == "" || res.RefreshIndex <= stale.SnapshotIndex {
+		t.Fatalf("submit again: %+v, %v", res, err)
 	}
 }
 
@@ -299,8 +299,9 @@ func TestSuperseded(t *testing.T) {
 	c.lead()
 	old := c.placing(j, c.alloc(j, n, 10))
 	c.submit(c.placing(j, c.alloc(j, n, 10)))
-	if _, err := c.planner.Submit(t.Context(), old); fleet.CodeOf(err) != fleet.CodeConflict {
-		t.Fatalf("an older picture: %v", err)
+	last := c.View().Index()
+	if res, err := c.planner.Submit(t.Context(), old); err != nil || res.Full() || res.Refused == "" || res.RefreshIndex != last {
+		t.Fatalf("an older picture: %+v, %v", res, err)
 	}
 	old.SnapshotIndex = c.View().Index()
 	c.must(state.Evals{Evals: []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}})

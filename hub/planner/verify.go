@@ -33,8 +33,11 @@ func (p *Planner) verify(ctx context.Context, s *submission) (*verified, outcome
 	pending := p.flight.on(v.nodes())
 	v.view = p.cfg.State.View()
 	v.job = v.jobOf()
-	if err := v.superseded(p.flight.lastOf(v.job)); err != nil {
-		return nil, outcome{err: err}
+	if e, ok := v.view.Eval(plan.EvalID); ok && e.Terminal() {
+		return nil, outcome{err: fleet.Errorf(fleet.CodeConflict, "evaluation %s is %s already", fleet.Short(e.ID), e.Status)}
+	}
+	if refused := v.superseded(p.flight.lastOf(v.job)); refused != nil {
+		return nil, outcome{result: *refused}
 	}
 	v.split(pending)
 	v.evals = v.keepEvals()
@@ -64,18 +67,20 @@ func (v *verified) jobOf() jobKey {
 // superseded refuses a plan whose worker was thought dead and is not: another
 // delivery of the evaluation may have placed the same already, which this plan's
 // picture does not show.
-func (v *verified) superseded(last lastCommit) error {
-	e, ok := v.view.Eval(v.plan.EvalID)
+func (v *verified) superseded(last lastCommit) *fleet.PlanResult {
 	switch {
-	case ok && e.Terminal():
-		return fleet.Errorf(fleet.CodeConflict, "evaluation %s is %s already", fleet.Short(e.ID), e.Status)
 	case v.job == jobKey{}:
 		return nil // of a job that nobody knows: it stops what is left
 	case last.underway > 0:
-		return fleet.Errorf(fleet.CodeConflict, "another plan of job %s is being committed", v.job.id)
+		return &fleet.PlanResult{
+			Refused: fmt.Sprintf("another plan of job %s is being committed", v.job.id), RefreshIndex: v.view.Index(),
+		}
 	case v.plan.SnapshotIndex != 0 && v.plan.SnapshotIndex < last.index:
-		return fleet.Errorf(fleet.CodeConflict, "the plan of job %s was made on entry %d, before another of its plans was committed in %d",
-			v.job.id, v.plan.SnapshotIndex, last.index)
+		return &fleet.PlanResult{
+			Refused: fmt.Sprintf("the plan of job %s was made on entry %d, before another of its plans was committed in %d",
+				v.job.id, v.plan.SnapshotIndex, last.index),
+			RefreshIndex: last.index,
+		}
 	}
 	return nil
 }

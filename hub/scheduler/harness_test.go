@@ -151,7 +151,7 @@ func (c *cluster) Submit(_ context.Context, p fleet.Plan) (fleet.PlanResult, err
 		cmd.Evals = p.Evals
 	}
 	if taken := c.propose(cmd); taken.Err != nil {
-		return fleet.PlanResult{}, taken.Err
+		return fleet.PlanResult{Refused: taken.Err.Message, RefreshIndex: taken.Index}, nil
 	}
 	c.note(cmd)
 	res.RefreshIndex, res.AllocIndex = v.Index(), v.Index()+1

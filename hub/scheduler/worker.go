@@ -17,6 +17,9 @@ const (
 	// refused, with nothing of it committed, before the worker gives up.
 	serviceAttempts = 5
 	batchAttempts   = 2
+	// staleAttempts is how often in a row a plan may be refused because it was made on an
+	// older picture, before its evaluation is given back: after some ten seconds.
+	staleAttempts = 10
 	// nackWithin is how long a worker tries to give an evaluation back while the
 	// hub shuts down.
 	nackWithin = time.Second
@@ -112,6 +115,7 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 	if fleet.RunsToCompletion(d.Eval.Type) {
 		limit = batchAttempts
 	}
+	stale := 0
 	for tries := 1; ; tries++ {
 		view := w.cfg.State.View()
 		if e, ok := view.Eval(d.Eval.ID); ok && e.Terminal() {
@@ -127,9 +131,6 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 			return w.cfg.Evals.Update(ctx, d, plan.Evals)
 		}
 		res, err := w.cfg.Planner.Submit(ctx, plan)
-		if err != nil && tries < limit && w.overtaken(plan) {
-			continue // what was planned for is not what the job is now
-		}
 		if err != nil {
 			return fmt.Errorf("submit plan: %w", err)
 		}
@@ -138,6 +139,14 @@ func (w *worker) process(ctx context.Context, d Delivery) error {
 		if res.Full() {
 			return nil
 		}
+		if res.Refused != "" {
+			if stale, err = w.awaitNewer(ctx, res, stale); err != nil {
+				return err
+			}
+			tries--
+			continue
+		}
+		stale = 0
 		if len(res.NodeAllocation)+len(res.NodeUpdate) > 0 {
 			tries = 0 // it gets on
 		}
@@ -159,13 +168,24 @@ func (w *worker) now(e *fleet.Evaluation) time.Time {
 	return e.WaitUntil
 }
 
-// overtaken reports whether a plan's job was changed after the plan was made.
-func (w *worker) overtaken(plan fleet.Plan) bool {
-	if plan.Job == nil {
-		return false
+// awaitNewer waits for the picture that a refused plan was too old for: the first time no
+// longer than that takes, then a little longer each time. It counts the refusals in a row
+// that nothing was committed before.
+func (w *worker) awaitNewer(ctx context.Context, res fleet.PlanResult, stale int) (int, error) {
+	if res.AllocIndex > 0 {
+		stale = 0 // it gets on
 	}
-	job, known := w.cfg.State.View().Job(plan.Job.Namespace, plan.Job.ID)
-	return !known || job.JobModifyIndex != plan.Job.JobModifyIndex
+	if stale++; stale > staleAttempts {
+		return stale, fmt.Errorf("submit plan: refused %d times: %s", stale, res.Refused)
+	}
+	w.log.Debug("plan refused", "why", res.Refused, "times", stale)
+	if err := w.catchUp(ctx, res.RefreshIndex); err != nil {
+		return stale, err
+	}
+	if stale > 1 {
+		pace.Rest(ctx, pause(stale-2))
+	}
+	return stale, nil
 }
 
 // fail ends an evaluation that no plan can be made for.

@@ -27,6 +27,9 @@ type desk struct {
 	queue []scheduler.Delivery
 	calls []string
 	fail  int // Dequeue fails that often first
+
+	submit    func(n int) fleet.PlanResult // answers the nth plan; nil: none is expected
+	submitted int
 }
 
 func (d *desk) note(format string, args ...any) {
@@ -68,7 +71,12 @@ func (d *desk) Nack(ctx context.Context, id fleet.EvalID, _ string) error {
 }
 
 func (d *desk) Submit(context.Context, fleet.Plan) (fleet.PlanResult, error) {
-	return fleet.PlanResult{}, errors.New("no plan is expected")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.submitted++; d.submit == nil {
+		return fleet.PlanResult{}, errors.New("no plan is expected")
+	}
+	return d.submit(d.submitted), nil
 }
 
 func (d *desk) Update(_ context.Context, from scheduler.Delivery, evals []fleet.Evaluation) error {
@@ -227,6 +235,49 @@ func TestOvertaken(t *testing.T) {
 	}
 	if all := c.allocs(); len(all) != 1 || all[0].JobVersion != 2 {
 		t.Errorf("placed: %s", names(all))
+	}
+}
+
+// A plan that was made on too old a picture is made again at once, on a newer one; its
+// evaluation is not given back for it, but where that does not end.
+func TestAPlanThatLostARaceIsMadeAgainAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		refused          int
+		submitted        int
+		want             string
+		earliest, latest time.Duration
+	}{
+		{"once", 1, 2, "ack", 0, 0},
+		{"three times", 3, 4, "ack", 0, time.Second},
+		{"always", 1000, 11, "nack", time.Second, 20 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := delivery("e", 2)
+			e.Eval.JobID, e.Eval.Status = "web", fleet.EvalPending
+			d := &desk{queue: []scheduler.Delivery{e}}
+			d.submit = func(n int) fleet.PlanResult {
+				if n > tt.refused {
+					return fleet.PlanResult{RefreshIndex: 1}
+				}
+				return fleet.PlanResult{Refused: "made on an older picture", RefreshIndex: 1}
+			}
+			var took time.Duration
+			calls, _ := d.run(t, slog.LevelWarn, time.Minute, func() {
+				n := node(0)
+				d.store.Apply(1, state.JobRegister{Job: job(1)})
+				d.store.Apply(2, state.SessionOpen{NodeID: n.ID, Session: 1, Node: n})
+			})
+			for _, call := range calls {
+				var after, what string
+				if _, err := fmt.Sscan(call, &after, &what); err == nil && what == tt.want && took == 0 {
+					took, _ = time.ParseDuration(after)
+				}
+			}
+			if d.submitted != tt.submitted || !strings.Contains(strings.Join(calls, "\n"), tt.want+" e") || took < tt.earliest || took > tt.latest {
+				t.Errorf("%d plans, %s after %s: %q", d.submitted, tt.want, took, calls)
+			}
+		})
 	}
 }
 
