@@ -37,9 +37,8 @@ func (p Picture) back(a *fleet.Alloc) bool {
 // are healthy or away: nobody else has anything to do.
 func (p Picture) canariesAway(group string, s fleet.DeploymentState) bool {
 	n := 0
-	for _, a := range p.Allocs {
-		if a.TaskGroup == group && a.DeploymentStatus.IsCanary() && !a.ServerTerminal() &&
-			(p.deferred(a) || a.DeploymentStatus.IsHealthy() && !a.ClientTerminal()) {
+	for _, a := range p.Progress.group(group).canaries {
+		if p.deferred(a) || a.DeploymentStatus.IsHealthy() && !a.ClientTerminal() {
 			n++
 		}
 	}

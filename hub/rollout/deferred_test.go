@@ -54,7 +54,7 @@ func (o *overdue) next() rollout.Step {
 		}
 	}
 	return rollout.Next(rollout.Picture{
-		Deployment: o.dep, Job: o.job, Allocs: own, Now: time.Unix(3601, 0), NewEval: func() fleet.EvalID { return "e" },
+		Deployment: o.dep, Job: o.job, Progress: rollout.NewProgress(own...), Alloc: among(o.allocs), Now: time.Unix(3601, 0), NewEval: func() fleet.EvalID { return "e" },
 		Whole:    func() []*fleet.Alloc { return o.allocs },
 		Away:     func(id fleet.NodeID) bool { return o.away[id] },
 		Site:     func(fleet.NodeID) string { return "" },

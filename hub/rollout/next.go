@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -13,8 +12,8 @@ import (
 // Picture is what is known of a deployment.
 type Picture struct {
 	Deployment *fleet.Deployment
-	Allocs     []*fleet.Alloc // of the deployment
-	Job        *fleet.Job     // as it shall be now; nil: purged
+	Progress   *Progress  // of the deployment's allocations
+	Job        *fleet.Job // as it shall be now; nil: purged
 	// Seen is the newest entry that an evaluation has looked at.
 	Seen fleet.Index
 	Now  time.Time
@@ -30,6 +29,7 @@ type Picture struct {
 	Window   func(fleet.NodeID, *fleet.TaskGroup) cron.Standing
 	Versions func() []*fleet.Job   // the job's kept ones, newest first
 	Whole    func() []*fleet.Alloc // all of the job's allocations
+	Alloc    func(fleet.AllocID) (*fleet.Alloc, bool)
 	NewEval  func() fleet.EvalID
 }
 
@@ -66,7 +66,7 @@ func Next(p Picture) Step {
 	if opens := p.opens(); !opens.IsZero() && (cutoff.IsZero() || opens.Before(cutoff)) {
 		cutoff = opens
 	}
-	if newest := p.newestHealth(); newest > p.Seen {
+	if newest := p.Progress.newest; newest > p.Seen {
 		return Step{
 			Command: state.Evals{Evals: []fleet.Evaluation{*p.eval()}, Now: p.Now.UnixNano()},
 			Why:     "evaluate: more of it is healthy", Seen: newest,
@@ -98,10 +98,9 @@ func (p Picture) fail(why string) Step {
 // group's reschedule policy, until the deadline.
 func (p Picture) unhealthy() (Step, bool) {
 	var again []fleet.AllocID
-	for _, a := range p.Allocs {
+	for _, a := range inOrder(p.Progress.bad) {
 		g := p.Job.Group(a.TaskGroup)
-		bad := a.DeploymentStatus.IsUnhealthy() || a.ClientStatus == fleet.ClientFailed && !judgedByHand(g)
-		if !bad || a.ServerTerminal() || a.DesiredTransition.Reschedule || p.replaced(a) {
+		if !a.DeploymentStatus.IsUnhealthy() && judgedByHand(g) || p.replaced(a) {
 			continue
 		}
 		switch s := p.Deployment.TaskGroups[a.TaskGroup]; {
@@ -135,9 +134,8 @@ func (p Picture) replaced(a *fleet.Alloc) bool {
 	if a.NextAllocation == "" {
 		return false
 	}
-	return slices.ContainsFunc(p.Whole(), func(next *fleet.Alloc) bool {
-		return next.ID == a.NextAllocation && !next.ServerTerminal() && next.ClientStatus != fleet.ClientLost
-	})
+	next, known := p.Alloc(a.NextAllocation)
+	return known && !next.ServerTerminal() && next.ClientStatus != fleet.ClientLost
 }
 
 // retries reports whether a policy allows another attempt.
@@ -165,9 +163,8 @@ func (p Picture) promote() (Step, bool) {
 	if !d.RequiresPromotion() || !d.AutoPromotes() && !planted.On(planted.PromoteUnasked) {
 		return Step{}, false
 	}
-	healthy := p.healthyCanaries()
 	for name, s := range d.TaskGroups {
-		if s.DesiredCanaries > 0 && !s.Promoted && healthy[name] < s.DesiredCanaries {
+		if s.DesiredCanaries > 0 && !s.Promoted && p.Progress.group(name).healthyCanaries < s.DesiredCanaries {
 			return Step{}, false
 		}
 	}
@@ -177,39 +174,18 @@ func (p Picture) promote() (Step, bool) {
 	}, true
 }
 
-func (p Picture) healthyCanaries() map[string]int {
-	healthy := map[string]int{}
-	for _, a := range p.Allocs {
-		if a.DeploymentStatus.IsCanary() && a.DeploymentStatus.IsHealthy() && !a.Terminal() {
-			healthy[a.TaskGroup]++
-		}
-	}
-	return healthy
-}
-
-// healthy counts what is healthy now: an allocation that was, and was replaced, is not.
-func (p Picture) healthy() map[string]int {
-	healthy := map[string]int{}
-	for _, a := range p.Allocs {
-		if a.DeploymentStatus.IsHealthy() && !a.Terminal() {
-			healthy[a.TaskGroup]++
-		}
-	}
-	return healthy
-}
-
 // cutoff is when the first of the groups that are not done has to have got on, or
 // zero. Canaries that are healthy wait for people, who have no deadline.
 func (p Picture) cutoff() time.Time {
 	var first time.Time
-	canaries, healthy := p.healthyCanaries(), p.healthy()
 	for name, s := range p.Deployment.TaskGroups {
-		waits := s.DesiredCanaries > 0 && !s.Promoted && canaries[name] >= s.DesiredCanaries
+		now := p.Progress.group(name)
+		waits := s.DesiredCanaries > 0 && !s.Promoted && now.healthyCanaries >= s.DesiredCanaries
 		by := p.deadline(name, s)
 		if by.IsZero() || waits {
 			continue
 		}
-		done := healthy[name] >= s.DesiredTotal && !p.sick(name)
+		done := now.healthy >= s.DesiredTotal && !p.sick(name)
 		if done && p.everywhere() {
 			_, done = p.settled(name, p.Whole())
 		}
@@ -246,10 +222,12 @@ func (p Picture) stuck() bool {
 // taken its place. More nodes may want the group than when the deployment began: that as
 // many are healthy as it was to have does not end it.
 func (p Picture) sick(group string) bool {
-	return slices.ContainsFunc(p.Allocs, func(a *fleet.Alloc) bool {
-		return a.TaskGroup == group && a.DeploymentStatus.IsUnhealthy() && !a.ServerTerminal() &&
-			!p.deferred(a) && !p.replaced(a)
-	})
+	for _, a := range p.Progress.group(group).unhealthy {
+		if !p.deferred(a) && !p.replaced(a) {
+			return true
+		}
+	}
+	return false
 }
 
 // everywhere: the job has its allocations on every node.
@@ -304,15 +282,4 @@ func (p Picture) fullSites(group string, whole []*fleet.Alloc) map[string]bool {
 		}
 	}
 	return full
-}
-
-// newestHealth is the newest entry in which an allocation became healthy.
-func (p Picture) newestHealth() fleet.Index {
-	var newest fleet.Index
-	for _, a := range p.Allocs {
-		if a.DeploymentStatus.IsHealthy() {
-			newest = max(newest, a.DeploymentStatus.ModifyIndex)
-		}
-	}
-	return newest
 }

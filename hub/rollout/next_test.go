@@ -9,6 +9,18 @@ import (
 	"skerry/hub/state"
 )
 
+// among finds allocations of a list.
+func among(allocs []*fleet.Alloc) func(fleet.AllocID) (*fleet.Alloc, bool) {
+	return func(id fleet.AllocID) (*fleet.Alloc, bool) {
+		for _, a := range allocs {
+			if a.ID == id {
+				return a, true
+			}
+		}
+		return nil, false
+	}
+}
+
 func nobody(fleet.NodeID) bool { return false }
 
 // What stood in for an allocation that was away, and was lost before that came back and
@@ -24,7 +36,7 @@ func TestWhatStoodInAndWasLostReplacesNothing(t *testing.T) {
 		b := &fleet.Alloc{ID: "b", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: status, PreviousAllocation: "a"}
 		allocs := []*fleet.Alloc{a, b}
 		step := rollout.Next(rollout.Picture{
-			Deployment: d, Job: job, Allocs: allocs, Now: time.Unix(1, 0), NewEval: func() fleet.EvalID { return "e" },
+			Deployment: d, Job: job, Progress: rollout.NewProgress(allocs...), Alloc: among(allocs), Now: time.Unix(1, 0), NewEval: func() fleet.EvalID { return "e" },
 			Whole:    func() []*fleet.Alloc { return allocs },
 			Versions: func() []*fleet.Job { return nil },
 			Away:     nobody,
@@ -55,7 +67,7 @@ func TestWhoWasHealthyAndIsReplacedDoesNotCountTwice(t *testing.T) {
 		alloc("a", "n1", fleet.DesiredStop, true), alloc("b", "n1", fleet.DesiredRun, true), alloc("c", "n2", fleet.DesiredRun, false),
 	}
 	p := rollout.Picture{
-		Deployment: d, Job: job, Allocs: allocs, Now: time.Unix(59, 0), NewEval: func() fleet.EvalID { return "e" },
+		Deployment: d, Job: job, Progress: rollout.NewProgress(allocs...), Alloc: among(allocs), Now: time.Unix(59, 0), NewEval: func() fleet.EvalID { return "e" },
 		Whole:    func() []*fleet.Alloc { return allocs },
 		Waits:    func(string) bool { return false },
 		Versions: func() []*fleet.Job { return nil },
@@ -84,7 +96,7 @@ func TestHealthByHandDoesNotFailByItself(t *testing.T) {
 			}
 			a := &fleet.Alloc{ID: "a", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed}
 			p := rollout.Picture{
-				Deployment: d, Job: job, Allocs: []*fleet.Alloc{a}, Now: time.Unix(1, 0), NewEval: func() fleet.EvalID { return "e" },
+				Deployment: d, Job: job, Progress: rollout.NewProgress(a), Now: time.Unix(1, 0), NewEval: func() fleet.EvalID { return "e" },
 				Whole:    func() []*fleet.Alloc { return []*fleet.Alloc{a} },
 				Versions: func() []*fleet.Job { return nil },
 				Away:     nobody,

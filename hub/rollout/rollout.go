@@ -33,7 +33,10 @@ const (
 	// DefaultGather is how long a change waits for others before it is looked at.
 	DefaultGather = 100 * time.Millisecond
 	retryAfter    = time.Second // after a step that was not committed
-	applyTimeout  = 10 * time.Second
+	// restOfLook is how many times as long as a look took the watcher rests after it: some
+	// looks go through all of a job (windows of updates, the end of a system job's rollout).
+	restOfLook   = 20
+	applyTimeout = 10 * time.Second
 )
 
 // State is the replicated state.
@@ -118,18 +121,18 @@ func (w *Watcher) follow(ctx context.Context, id fleet.DeploymentID) {
 	w.watching.Add(1)
 	defer w.watching.Add(-1)
 	log := w.cfg.Log.With("deployment_id", id)
-	seen := w.evaluated(id)
+	seen, progress := w.evaluated(id), NewProgress()
 	for ctx.Err() == nil {
 		w.looks.Add(1)
+		begun := time.Now()
 		view := w.cfg.State.Watch()
-		d, allocs, ok := view.Rollout(id)
+		d, ok := view.Deployment(id)
 		if !ok || !d.Active() {
 			return
 		}
+		progress = progress.update(view, id)
 		p := w.picture(d, seen)
-		for a := range allocs {
-			p.Allocs = append(p.Allocs, a)
-		}
+		p.Progress = progress
 		step := Next(p)
 		if step.Command != nil {
 			if w.commit(ctx, log, step) {
@@ -139,8 +142,9 @@ func (w *Watcher) follow(ctx context.Context, id fleet.DeploymentID) {
 			}
 			continue
 		}
+		took := time.Since(begun)
 		w.wait(ctx, view, step.Until)
-		pace.Rest(ctx, w.cfg.Gather)
+		pace.Rest(ctx, max(w.cfg.Gather, restOfLook*took))
 	}
 }
 
@@ -166,6 +170,7 @@ func (w *Watcher) picture(d *fleet.Deployment, seen fleet.Index) Picture {
 		n, ok := view.Node(id)
 		return ok && n.Status != fleet.NodeReady
 	}
+	p.Alloc = view.Alloc
 	p.Versions = func() []*fleet.Job { return view.JobVersions(d.Namespace, d.JobID) }
 	p.Whole = func() []*fleet.Alloc {
 		var all []*fleet.Alloc

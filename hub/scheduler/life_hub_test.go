@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -225,9 +226,7 @@ func (h *lifeHub) watch(v *state.View, d *fleet.Deployment) rollout.Step {
 		},
 	}
 	p.Job, _ = v.Job(d.Namespace, d.JobID)
-	for a := range v.AllocsByDeployment(d.ID) {
-		p.Allocs = append(p.Allocs, a)
-	}
+	p.Progress, p.Alloc = rollout.NewProgress(slices.Collect(v.AllocsByDeployment(d.ID))...), v.Alloc
 	return rollout.Next(p)
 }
 

@@ -111,6 +111,7 @@ func (t *tx) tally(old, new *fleet.Alloc) {
 				d.removed = map[fleet.AllocID]bool{}
 			}
 			d.removed[old.ID] = true
+			d.noteChange(t.index, old.ID)
 		}
 		old = nil
 	}
@@ -125,6 +126,7 @@ func (t *tx) tally(old, new *fleet.Alloc) {
 	if !known {
 		return
 	}
+	d.noteChange(t.index, new.ID)
 	if old == nil {
 		d.added = append(d.added, new.ID)
 		t.joins(&s, new)
@@ -150,7 +152,8 @@ func (t *tx) tally(old, new *fleet.Alloc) {
 // deployment's watcher has to know of.
 func concernsRollout(old, new *fleet.Alloc) bool {
 	return old.DeploymentStatus != new.DeploymentStatus || old.ClientStatus != new.ClientStatus ||
-		old.DesiredStatus != new.DesiredStatus
+		old.DesiredStatus != new.DesiredStatus || old.DesiredTransition != new.DesiredTransition ||
+		old.NextAllocation != new.NextAllocation
 }
 
 func tick(yes bool) int {

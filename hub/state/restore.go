@@ -142,6 +142,10 @@ func (in *loader) finish(body []byte) error {
 	}
 	for _, r := range in.t.deployments.dirty {
 		r.allocs, r.added = merge(nil, r.added, nil), nil
+		r.changed, r.forgotten = nil, math.MaxInt64
+		if applied := in.t.metas.at(in.t, key(metaApplied)); applied != nil {
+			r.forgotten = applied.index
+		}
 	}
 	return nil
 }

@@ -102,6 +102,11 @@ type (
 		// Of the entry that works on it.
 		added   []fleet.AllocID
 		removed map[fleet.AllocID]bool
+
+		// changed are the newest changes of its allocations that concern its watcher, those
+		// after entry forgotten; shared with older rows. They are in no snapshot.
+		changed   []changedAlloc
+		forgotten fleet.Index
 	}
 	desiredRow struct {
 		node  fleet.NodeID

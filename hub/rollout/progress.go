@@ -1,0 +1,114 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// Progress counts what a deployment's allocations amount to. A change of one allocation
+// is counted by itself, so that a look at the deployment takes as long as what changed
+// since the last one, however large the job is.
+type Progress struct {
+	allocs map[fleet.AllocID]*fleet.Alloc
+	groups map[string]*groupProgress
+	// bad are allocations that are unhealthy or have failed, are not told to stop, and
+	// whose replacement nobody has asked for.
+	bad map[fleet.AllocID]*fleet.Alloc
+	// newest is the newest entry in which an allocation became healthy.
+	newest fleet.Index
+	// read is the entry up to which changes are counted.
+	read fleet.Index
+}
+
+// groupProgress is what concerns one group.
+type groupProgress struct {
+	healthy         int // and not over
+	healthyCanaries int
+	canaries        map[fleet.AllocID]*fleet.Alloc // that are not told to stop
+	unhealthy       map[fleet.AllocID]*fleet.Alloc // likewise
+}
+
+// NewProgress counts allocations of one deployment.
+func NewProgress(allocs ...*fleet.Alloc) *Progress {
+	p := &Progress{allocs: map[fleet.AllocID]*fleet.Alloc{}, groups: map[string]*groupProgress{}, bad: map[fleet.AllocID]*fleet.Alloc{}}
+	for _, a := range allocs {
+		p.count(a, true)
+	}
+	return p
+}
+
+// update brings p to the view: by what changed, where the view knows that.
+func (p *Progress) update(view *state.View, id fleet.DeploymentID) *Progress {
+	changed, known := view.RolloutChanges(id, p.read)
+	if !known || p.read == 0 {
+		p = NewProgress(slices.Collect(view.AllocsByDeployment(id))...)
+		p.read = view.Index()
+		return p
+	}
+	for _, c := range changed {
+		if old := p.allocs[c.ID]; old != nil {
+			p.count(old, false)
+		}
+		if c.Alloc != nil && c.Alloc.DeploymentID == id {
+			p.count(c.Alloc, true)
+		}
+	}
+	p.read = view.Index()
+	return p
+}
+
+// group is what is known of one group; nothing of one that has no allocations.
+func (p *Progress) group(name string) groupProgress {
+	if g := p.groups[name]; g != nil {
+		return *g
+	}
+	return groupProgress{}
+}
+
+// count adds an allocation, or takes it out again.
+func (p *Progress) count(a *fleet.Alloc, in bool) {
+	g := p.groups[a.TaskGroup]
+	if g == nil {
+		g = &groupProgress{canaries: map[fleet.AllocID]*fleet.Alloc{}, unhealthy: map[fleet.AllocID]*fleet.Alloc{}}
+		p.groups[a.TaskGroup] = g
+	}
+	by := 1
+	if !in {
+		by = -1
+	}
+	s := a.DeploymentStatus
+	if s.IsHealthy() {
+		p.newest = max(p.newest, s.ModifyIndex)
+	}
+	if s.IsHealthy() && !a.Terminal() {
+		g.healthy += by
+		if s.IsCanary() {
+			g.healthyCanaries += by
+		}
+	}
+	keep(p.allocs, a, in)
+	keep(g.canaries, a, in && s.IsCanary() && !a.ServerTerminal())
+	keep(g.unhealthy, a, in && s.IsUnhealthy() && !a.ServerTerminal())
+	failed := s.IsUnhealthy() || a.ClientStatus == fleet.ClientFailed
+	keep(p.bad, a, in && failed && !a.ServerTerminal() && !a.DesiredTransition.Reschedule)
+}
+
+func keep(set map[fleet.AllocID]*fleet.Alloc, a *fleet.Alloc, in bool) {
+	if in {
+		set[a.ID] = a
+	} else {
+		delete(set, a.ID)
+	}
+}
+
+// inOrder lists allocations by id.
+func inOrder(set map[fleet.AllocID]*fleet.Alloc) []*fleet.Alloc {
+	list := make([]*fleet.Alloc, 0, len(set))
+	for _, id := range slices.Sorted(maps.Keys(set)) {
+		list = append(list, set[id])
+	}
+	return list
+}

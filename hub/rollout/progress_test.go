@@ -1,0 +1,145 @@
+package rollout_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/rollout"
+	"skerry/hub/state"
+)
+
+// What is counted change by change is what is counted of all allocations, whatever happens
+// to them.
+func TestProgressCountedByChangesIsThatOfAllAllocations(t *testing.T) {
+	for seed := range uint64(20) {
+		c := newCluster(t)
+		draw := rand.New(rand.NewPCG(seed, 1))
+		d := c.register("web", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
+			g.Count, s.DesiredTotal, s.DesiredCanaries = 50, 50, 3
+			s.ProgressDeadline = time.Hour
+		})
+		var all []fleet.AllocID
+		progress := rollout.NewProgress()
+		try := func(cmd state.Command) { // it may be refused
+			if _, err := c.Apply(t.Context(), cmd); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 300 {
+			pick := func() fleet.AllocID { return all[draw.IntN(len(all))] }
+			switch n := draw.IntN(8); {
+			case n < 2 || len(all) == 0:
+				all = append(all, c.place(d, draw.IntN(3) == 0))
+			case n == 2:
+				try(state.AllocHealth{DeploymentID: d, Healthy: []fleet.AllocID{pick()}, Now: c.now()})
+			case n == 3:
+				try(state.AllocHealth{DeploymentID: d, Unhealthy: []fleet.AllocID{pick()}, Now: c.now()})
+			case n == 4:
+				try(state.AllocHealth{DeploymentID: d, Reschedule: []fleet.AllocID{pick()}, Now: c.now()})
+			case n == 5:
+				a, _ := c.store.View().Alloc(pick())
+				stop := *a
+				stop.DesiredStatus = fleet.DesiredStop
+				try(state.Plan{Now: c.now(), Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{a.NodeID: {stop}}}})
+			case n == 6:
+				a, _ := c.store.View().Alloc(pick())
+				leaves := *a
+				leaves.DeploymentID = "another"
+				try(state.Plan{Now: c.now(), Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{a.NodeID: {leaves}}}})
+			default:
+				try(state.DeploymentPromote{DeploymentID: d, Now: c.now()})
+			}
+			if draw.IntN(4) == 0 {
+				continue // several changes before the next look
+			}
+			progress = progress.Update(c.store.View(), d)
+			whole := rollout.NewProgress(slices.Collect(c.store.View().AllocsByDeployment(d))...)
+			if got, want := progress.String(), whole.String(); got != want {
+				t.Fatalf("seed %d: counted by changes\n%s\nof all\n%s", seed, got, want)
+			}
+		}
+	}
+}
+
+// restored is a state as a snapshot brings it back.
+func restored(t *testing.T, store *state.Store) *state.Store {
+	t.Helper()
+	var snapshot bytes.Buffer
+	again := state.New()
+	if err := errors.Join(store.Persist(&snapshot), again.Restore(&snapshot)); err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
+// A state that was read from a snapshot remembers no changes: all is read.
+func TestChangesBeforeASnapshotAreNotKnown(t *testing.T) {
+	c := newCluster(t)
+	d := c.register("web", "1", nil)
+	c.place(d, false)
+	before := c.store.View().Index()
+	c.place(d, false)
+	if changes, known := c.store.View().RolloutChanges(d, before); !known || len(changes) != 1 {
+		t.Errorf("%d changes, known: %t", len(changes), known)
+	}
+	again := restored(t, c.store)
+	if _, known := again.View().RolloutChanges(d, before); known {
+		t.Error("changes from before the snapshot are said to be known")
+	}
+	if changes, known := again.View().RolloutChanges(d, again.View().Index()); !known || len(changes) != 0 {
+		t.Errorf("after the snapshot: %d changes, known: %t", len(changes), known)
+	}
+}
+
+// BenchmarkLook is what a watcher does when one allocation of a deployment became healthy:
+// the time for 50,000 is that for 100. Whole is what it would be if all were read.
+func BenchmarkLook(b *testing.B) {
+	for _, many := range []int{100, 1_000, 10_000, 50_000} {
+		c := newCluster(b)
+		d := c.register("web", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
+			g.Count, s.DesiredTotal, s.ProgressDeadline = many, many, time.Hour
+		})
+		var all []fleet.AllocID
+		var placed []fleet.Alloc
+		j, _ := c.store.View().Job("default", "web")
+		for range many {
+			id := fleet.AllocID(c.id("alloc"))
+			all = append(all, id)
+			placed = append(placed, fleet.Alloc{
+				ID: id, Namespace: "default", NodeID: node, JobID: j.ID, JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "web",
+				Name: "web.web[0]", DeploymentID: d, DeploymentStatus: &fleet.AllocDeployment{},
+			})
+		}
+		c.must(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: placed}}, Now: c.now()})
+		progress := rollout.NewProgress().Update(c.store.View(), d)
+		look := func() {
+			view := c.store.View()
+			progress = progress.Update(view, d)
+			job, _ := view.Job("default", "web")
+			dep, _ := view.Deployment(d)
+			rollout.Next(rollout.Picture{
+				Deployment: dep, Job: job, Progress: progress, Alloc: view.Alloc, Now: time.Now(), Seen: 1 << 60,
+				NewEval: func() fleet.EvalID { return "e" },
+			})
+		}
+		b.Run(fmt.Sprintf("changed/%d", many), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				c.must(state.AllocHealth{DeploymentID: d, Healthy: []fleet.AllocID{all[i%many]}, Now: c.now()})
+				b.StartTimer()
+				look()
+			}
+		})
+		b.Run(fmt.Sprintf("whole/%d", many), func(b *testing.B) {
+			for b.Loop() {
+				rollout.NewProgress(slices.Collect(c.store.View().AllocsByDeployment(d))...)
+			}
+		})
+	}
+}
