@@ -386,6 +386,9 @@ func (v *View) CapacitySince(index fleet.Index) iter.Seq2[string, fleet.Index] {
 // withUpdateTimes returns drivers as an edge describes them: each with the time when the
 // cluster heard of its last change.
 func withUpdateTimes(before, said map[string]fleet.DriverInfo, now time.Time) map[string]fleet.DriverInfo {
+	if said == nil {
+		return nil
+	}
 	drivers := make(map[string]fleet.DriverInfo, len(said))
 	for name, d := range said {
 		d.UpdateTime = before[name].UpdateTime
