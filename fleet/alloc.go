@@ -59,6 +59,13 @@ type Alloc struct {
 	PreviousAllocation AllocID
 	NextAllocation     AllocID
 	RescheduleTracker  *RescheduleTracker
+	// PreemptedAllocations were evicted from its node so that it found room there, and
+	// PreemptedByAllocation is for whose room it was evicted itself: known when that is
+	// placed, which is after the eviction.
+	PreemptedAllocations  []AllocID `json:",omitempty"`
+	PreemptedByAllocation AllocID   `json:",omitempty"`
+	// PreemptedFor names the job for which it was evicted: NAMESPACE/ID.
+	PreemptedFor string `cbor:",omitempty" json:"-"`
 
 	CreateIndex      Index
 	ModifyIndex      Index

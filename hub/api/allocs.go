@@ -19,31 +19,33 @@ func (a *API) allocRoutes() {
 
 // AllocStub is an allocation in a list.
 type AllocStub struct {
-	ID                 fleet.AllocID
-	EvalID             fleet.EvalID
-	Name               string
-	Namespace          string
-	NodeID             fleet.NodeID
-	NodeName           string
-	JobID              fleet.JobID
-	JobType            string
-	JobVersion         uint64
-	TaskGroup          string
-	DesiredStatus      string
-	DesiredDescription string
-	ClientStatus       string
-	ClientDescription  string
-	TaskStates         map[string]fleet.TaskState
-	DeploymentStatus   *fleet.AllocDeployment
-	FollowupEvalID     fleet.EvalID
-	PreviousAllocation fleet.AllocID
-	NextAllocation     fleet.AllocID
-	RescheduleTracker  *fleet.RescheduleTracker
-	CreateIndex        fleet.Index
-	ModifyIndex        fleet.Index
-	CreateTime         int64
-	ModifyTime         int64
-	AllocatedResources any `json:",omitempty"` // as an allocation has them, where they are asked for
+	ID                    fleet.AllocID
+	EvalID                fleet.EvalID
+	Name                  string
+	Namespace             string
+	NodeID                fleet.NodeID
+	NodeName              string
+	JobID                 fleet.JobID
+	JobType               string
+	JobVersion            uint64
+	TaskGroup             string
+	DesiredStatus         string
+	DesiredDescription    string
+	ClientStatus          string
+	ClientDescription     string
+	TaskStates            map[string]fleet.TaskState
+	DeploymentStatus      *fleet.AllocDeployment
+	FollowupEvalID        fleet.EvalID
+	PreviousAllocation    fleet.AllocID
+	NextAllocation        fleet.AllocID
+	RescheduleTracker     *fleet.RescheduleTracker
+	PreemptedAllocations  []fleet.AllocID `json:",omitempty"`
+	PreemptedByAllocation fleet.AllocID   `json:",omitempty"`
+	CreateIndex           fleet.Index
+	ModifyIndex           fleet.Index
+	CreateTime            int64
+	ModifyTime            int64
+	AllocatedResources    any `json:",omitempty"` // as an allocation has them, where they are asked for
 }
 
 func allocStub(al *fleet.Alloc) AllocStub {
@@ -55,6 +57,7 @@ func allocStub(al *fleet.Alloc) AllocStub {
 		DeploymentStatus: al.DeploymentStatus,
 		FollowupEvalID:   al.FollowupEvalID, PreviousAllocation: al.PreviousAllocation, NextAllocation: al.NextAllocation,
 		RescheduleTracker: al.RescheduleTracker, CreateIndex: al.CreateIndex, ModifyIndex: al.ModifyIndex,
+		PreemptedAllocations: al.PreemptedAllocations, PreemptedByAllocation: al.PreemptedByAllocation,
 		CreateTime: al.CreateTime, ModifyTime: al.ModifyTime,
 	}
 	if al.Job != nil {

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -25,6 +26,7 @@ type attempt struct {
 	placements []fleet.Alloc
 	preempts   bool                          // others may be evicted for the job
 	evicted    []*fleet.Alloc                // of other jobs
+	named      map[fleet.NodeID]bool         // where a placement has named what was evicted for it
 	replaced   map[fleet.AllocID]bool        // whose replacement was placed
 	makeRoom   map[fleet.AllocID]bool        // that stop first, so that there is room
 	failed     map[string]*fleet.AllocMetric // by group
@@ -291,7 +293,33 @@ func (a *attempt) alloc(r *ranking, p reconcile.Placement, made choice) fleet.Al
 	if p.Previous != nil {
 		al.PreviousAllocation = p.Previous.ID
 	}
+	if a.preempts {
+		al.PreemptedAllocations = a.preempted(made.node.ID)
+	}
 	return al
+}
+
+// preemptor is what evicted allocations call the job for which they go.
+func (a *attempt) preemptor() string { return a.job.Namespace + "/" + string(a.job.ID) }
+
+// preempted lists what was evicted from a node for the job, and not named by a placement
+// yet: the first one there names it.
+func (a *attempt) preempted(id fleet.NodeID) []fleet.AllocID {
+	if a.named == nil {
+		a.named = map[fleet.NodeID]bool{}
+	}
+	if a.named[id] {
+		return nil
+	}
+	a.named[id] = true
+	var gone []fleet.AllocID
+	for al := range a.view.AllocsByNode(id) {
+		if al.PreemptedFor == a.preemptor() && al.PreemptedByAllocation == "" {
+			gone = append(gone, al.ID)
+		}
+	}
+	slices.Sort(gone)
+	return gone
 }
 
 // reasons returns a line for each decision and for what could not be placed.

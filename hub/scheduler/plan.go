@@ -34,6 +34,7 @@ func (a *attempt) plan(token string) fleet.Plan {
 	for _, evicted := range a.evicted {
 		al := *evicted
 		al.DesiredStatus, al.DesiredDescription = fleet.DesiredEvict, a.evictionReason()
+		al.PreemptedFor = a.preemptor()
 		p.NodeUpdate[al.NodeID] = append(p.NodeUpdate[al.NodeID], al)
 	}
 	update(p.NodeAllocation, a.decisions.InPlace, all)

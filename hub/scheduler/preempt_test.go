@@ -146,6 +146,20 @@ func TestPreemptionPlaces(t *testing.T) {
 		if done.Status != fleet.EvalComplete || c.where(dcOf)["dc1"] != 1 {
 			t.Errorf("%+v, placed %v", done, c.where(dcOf))
 		}
+		// Who was evicted and who has come in its stead name each other.
+		var preemptor *fleet.Alloc
+		for a := range c.store.View().AllocsByJob(fleet.DefaultNamespace, "c") {
+			preemptor = a
+		}
+		for _, a := range evicted {
+			now, _ := c.store.View().Alloc(a.ID)
+			if a.PreemptedByAllocation != "" || now.PreemptedByAllocation != preemptor.ID || !slices.Contains(preemptor.PreemptedAllocations, a.ID) {
+				t.Errorf("%s was evicted by %q, before it was there %q; that evicted %v", a.JobID, now.PreemptedByAllocation, a.PreemptedByAllocation, preemptor.PreemptedAllocations)
+			}
+		}
+		if len(preemptor.PreemptedAllocations) != 2 {
+			t.Errorf("it evicted %v", preemptor.PreemptedAllocations)
+		}
 		for _, id := range []fleet.JobID{"a", "b"} {
 			waits := false
 			for e := range c.store.View().EvalsByJob(fleet.DefaultNamespace, id) {

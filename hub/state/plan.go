@@ -164,6 +164,11 @@ func (t *tx) place(p *fleet.Alloc, c Plan, w *wake) {
 	if t.alloc(a.PreviousAllocation) != nil {
 		t.changeAlloc(a.PreviousAllocation, c.Now, func(prev *allocRow) { prev.NextAllocation = a.ID })
 	}
+	for _, id := range a.PreemptedAllocations {
+		if t.alloc(id) != nil {
+			t.changeAlloc(id, c.Now, func(evicted *allocRow) { evicted.PreemptedByAllocation = a.ID })
+		}
+	}
 	t.unqueue(a.Namespace, a.JobID, a.TaskGroup)
 	if n.Status != fleet.NodeReady {
 		// The node went away after the planner looked, and the evaluations of that
@@ -189,7 +194,7 @@ func (t *tx) decide(p *fleet.Alloc, c Plan) {
 		before := a.Alloc
 		if !a.ServerTerminal() {
 			if p.DesiredStatus != "" {
-				a.DesiredStatus, a.DesiredDescription = p.DesiredStatus, p.DesiredDescription
+				a.DesiredStatus, a.DesiredDescription, a.PreemptedFor = p.DesiredStatus, p.DesiredDescription, p.PreemptedFor
 			}
 			if a.ServerTerminal() {
 				a.StopWindows = p.StopWindows
