@@ -1,5 +1,7 @@
 package rawexec
 
+import "syscall"
+
 // ParseStat reads a line of /proc/PID/stat.
 func ParseStat(b []byte) (parent, session int, start uint64, err error) {
 	s, err := parseStat(b)
@@ -10,4 +12,12 @@ func ParseStat(b []byte) (parent, session int, start uint64, err error) {
 func ParseOrder(line string) (string, error) {
 	o, err := parseOrder(line)
 	return o.line(), err
+}
+
+// Alive reports whether the process of that pid and start runs.
+func Alive(pid int, start uint64) bool { return identity{PID: pid, Start: start}.alive() }
+
+// SignalProcess sends a signal to the process of that pid and start.
+func SignalProcess(pid int, start uint64, sig syscall.Signal) error {
+	return signalProcess(pid, start, sig)
 }

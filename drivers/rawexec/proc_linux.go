@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -58,6 +60,9 @@ func parseStat(b []byte) (procStat, error) {
 	return s, nil
 }
 
+// stopped reports whether the process stands still, by SIGSTOP or a debugger.
+func (s procStat) stopped() bool { return s.state == 'T' || s.state == 't' }
+
 // alive reports whether the very process of id still runs. One that has ended
 // and only waits to be reaped does not.
 func (id identity) alive() bool {
@@ -81,11 +86,11 @@ func processes() []int {
 }
 
 // childrenOf lists the processes whose parent is pid and that are not zombies.
-func childrenOf(pid int) []int {
-	var found []int
+func childrenOf(pid int) []member {
+	var found []member
 	for _, p := range processes() {
 		if s, err := readStat(p); err == nil && s.parent == pid && s.state != 'Z' {
-			found = append(found, p)
+			found = append(found, member{p, s.start})
 		}
 	}
 	return found
@@ -116,6 +121,110 @@ func holdsOutput(pid int, dir string) bool {
 		}
 	}
 	return false
+}
+
+// markerVariable is in the environment of a task's processes, and says whose they are: the
+// device and the inode of the task's state folder. A copy of the folder has others.
+const markerVariable = "SKERRY_TASK"
+
+// markerOf is the marker of the processes of a state folder's task.
+func markerOf(dir string) (string, error) {
+	device, inode, err := folderOf(dir)
+	return fmt.Sprintf("%s=%d:%d", markerVariable, device, inode), err
+}
+
+// maxEnviron bounds what is read of a process's environment.
+const maxEnviron = 1 << 20
+
+func hasMarker(pid int, marker string) bool {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return false // it has ended, or is another user's
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxEnviron))
+	return err == nil && slices.Contains(strings.Split(string(b), "\x00"), marker)
+}
+
+// member is a process of a task, by what tells it from every other.
+type member struct {
+	pid   int
+	start uint64
+}
+
+// membersOf lists the processes of a state folder's task that have not ended, whatever
+// session they are in: those that have its output open or its marker in their environment,
+// those of its session, and whatever descends from them, or from roots.
+func membersOf(dir string, task identity, roots ...int) []member {
+	marker, err := markerOf(dir)
+	if err != nil {
+		return nil // the folder was removed: nothing tells whose they are
+	}
+	all := map[int]procStat{}
+	for _, pid := range processes() {
+		if s, err := readStat(pid); err == nil {
+			all[pid] = s
+		}
+	}
+	ours := map[int]bool{}
+	alive := task.alive()
+	for pid, s := range all {
+		// A session keeps its number for as long as it has members.
+		ours[pid] = alive && s.session == task.PID || holdsOutput(pid, dir) || hasMarker(pid, marker)
+	}
+	for grew := true; grew; {
+		grew = false
+		for pid, s := range all {
+			if !ours[pid] && (ours[s.parent] || slices.Contains(roots, s.parent)) {
+				ours[pid], grew = true, true
+			}
+		}
+	}
+	var found []member
+	for pid, is := range ours {
+		s := all[pid]
+		if is && pid != os.Getpid() && !slices.Contains(roots, pid) && s.state != 'Z' && s.state != 'X' {
+			found = append(found, member{pid, s.start})
+		}
+	}
+	return found
+}
+
+// signalProcess sends a signal to the very process that started then: another one that has
+// its number by now gets nothing.
+func signalProcess(pid int, start uint64, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err // it has ended
+	}
+	defer unix.Close(fd)
+	// The descriptor stands for one process; this says that it is the one that is meant.
+	if s, err := readStat(pid); err != nil || s.start != start {
+		return unix.ESRCH
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0)
+}
+
+// supervisorOf finds the supervisor that holds a state folder: the one whose command line
+// names it. One of a copy of the folder has another path.
+func supervisorOf(dir string) (member, procStat, bool) {
+	if !supervised(dir) {
+		return member{}, procStat{}, false
+	}
+	for _, pid := range processes() {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil {
+			continue
+		}
+		args := strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+		if len(args) != 3 || args[1] != superviseArg || args[2] != dir {
+			continue
+		}
+		if s, err := readStat(pid); err == nil && s.state != 'Z' {
+			return member{pid, s.start}, s, true
+		}
+	}
+	return member{}, procStat{}, false
 }
 
 // folderOf returns device and inode of the state folder.

@@ -25,6 +25,12 @@
 // never touches the tasks of the first. Where a supervisor was killed, the next
 // one adopts the task; how it ends is then not known, as only a parent is told.
 //
+// What belongs to a task is known by its supervisor's descendants; where that was killed, by
+// the task's session, by who has its output open, by a marker in the environment
+// (SKERRY_TASK=DEVICE:INODE of the state folder), and by who descends from any of them. A stop
+// that a supervisor does not carry out in time is carried out by the agent: it kills all of
+// them, each by a descriptor of the very process, and the supervisor.
+//
 // A Driver starts no goroutine and holds nothing but the processes that it has
 // started, to reap them. It works on Linux; elsewhere its fingerprint says so.
 package rawexec

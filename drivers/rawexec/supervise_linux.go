@@ -225,8 +225,12 @@ func (s *supervisor) start() (identity, error) {
 		defer unix.Close(fd)
 		files = append(files, uintptr(fd))
 	}
+	marker, err := markerOf(s.dir)
+	if err != nil {
+		return identity{}, err
+	}
 	pid, err := syscall.ForkExec(s.spec.Path, s.spec.Argv, &syscall.ProcAttr{
-		Dir: s.spec.Dir, Env: s.spec.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: s.spec.Dir, Env: append(s.spec.Env, marker), Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return identity{}, fmt.Errorf("start %s: %w", s.spec.Path, err)
@@ -345,8 +349,8 @@ func (s *supervisor) finish(exit exitRecord) {
 		if len(left) == 0 {
 			break
 		}
-		for _, pid := range left {
-			_ = unix.Kill(pid, unix.SIGKILL)
+		for _, m := range left {
+			_ = signalProcess(m.pid, m.start, unix.SIGKILL)
 		}
 		<-time.After(time.Millisecond)
 	}
@@ -374,11 +378,12 @@ func (s *supervisor) finish(exit exitRecord) {
 }
 
 // remains lists the processes that the task has left running.
-func (s *supervisor) remains() []int {
+func (s *supervisor) remains() []member {
 	if s.parent {
 		return childrenOf(os.Getpid())
 	}
-	return holdersOf(s.dir)
+	// It did not start the task, so what the task left behind is not its own child.
+	return membersOf(s.dir, s.task.identity)
 }
 
 // wasInterrupted reports whether somebody wanted the supervisor itself to end,

@@ -71,8 +71,13 @@ func (t *task) waitLife(ctx context.Context) error {
 	return nil
 }
 
+// stopGrace is how long after the timeout of a stop a supervisor may take to end the task: it
+// kills what is left of it, and writes the exit.
+const stopGrace = reapTimeout + 5*time.Second
+
 // Stop has the supervisor send signal to the task's process group and, after
-// timeout (at most a day), kill it.
+// timeout (at most a day), kill it. Where the supervisor does not do that, since it stands
+// still, the task is killed here, with all of its processes.
 func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) error {
 	number, err := drivers.ParseSignal(signal)
 	if err != nil {
@@ -82,13 +87,68 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	for !t.Ended() { // again, where the supervisor was killed meanwhile
 		err := t.order(ctx, o)
 		if err == nil {
-			err = t.waitLife(ctx)
+			err = t.waitStopped(ctx, o)
 		}
 		if err != nil {
 			return fmt.Errorf("stop task %s: %w", t.id, err)
 		}
 	}
 	t.driver.reap(t.dir)
+	return nil
+}
+
+// waitStopped waits until the supervisor has ended, for as long as a stop may take, and then
+// ends the task and the supervisor itself.
+func (t *task) waitStopped(ctx context.Context, o order) error {
+	patience := o.timeout + stopGrace
+	if _, s, ok := supervisorOf(t.dir); ok && s.stopped() {
+		// It will pass nothing on: the task is told here, and has the same time.
+		var rec taskRecord
+		if err := readRecord(t.dir, taskFile, &rec); err == nil && rec.here(t.dir) && rec.BootID == t.driver.bootID && rec.alive() {
+			_ = unix.Kill(-rec.PID, unix.Signal(o.signal))
+		}
+		patience = o.timeout
+	}
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := t.waitLife(waiting)
+	if err == nil || ctx.Err() != nil || waiting.Err() == nil {
+		return err
+	}
+	t.driver.log.Warn("the supervisor of a task stands still: the task is killed, and the supervisor with it", "task_id", t.id)
+	return t.killTree()
+}
+
+// killTree kills the task's processes and then its supervisor. The next one that is started
+// finds that, and writes the task's exit.
+func (t *task) killTree() error {
+	var rec taskRecord
+	if err := readRecord(t.dir, taskFile, &rec); err != nil && !errors.Is(err, errNoRecord) {
+		return err
+	}
+	if rec.BootID != t.driver.bootID || !rec.here(t.dir) {
+		rec = taskRecord{} // of another boot, or of the folder that this one is a copy of
+	}
+	super, _, found := supervisorOf(t.dir)
+	roots := []int{}
+	if found {
+		roots = append(roots, super.pid)
+	}
+	for deadline := time.Now().Add(reapTimeout); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+		left := membersOf(t.dir, rec.identity, roots...)
+		if len(left) == 0 {
+			break
+		}
+		for _, m := range left {
+			_ = signalProcess(m.pid, m.start, unix.SIGKILL)
+		}
+	}
+	if !found {
+		return nil
+	}
+	if err := signalProcess(super.pid, super.start, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill supervisor %d: %w", super.pid, err)
+	}
 	return nil
 }
 
