@@ -66,8 +66,13 @@ func (a agent) Status(ctx context.Context) (local.Status, error) {
 	return local.Status{
 		NodeID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, Site: cmp.Or(e.cfg.Site, e.cfg.Datacenter), TimeZone: e.cfg.TimeZone, NodePool: e.cfg.NodePool,
 		Version: e.cfg.Version, BootID: e.boot, Uptime: e.journal.Mono(), Started: e.started,
-		Enrolled: e.enrolled(), Cert: a.certificate(), Link: a.link(), Journal: a.journal(), Allocs: all,
+		Enrolled: e.enrolled(), Cert: a.certificate(), Link: a.link(), Journal: a.journal(), Disk: a.disk(), Allocs: all,
 	}, nil
+}
+
+func (a agent) disk() local.Disk {
+	s := a.e.dir.Space()
+	return local.Disk{Full: s.Full(), Free: s.Free, Reserve: s.Reserve, Reserved: s.Reserved}
 }
 
 func (a agent) certificate() local.Certificate {

@@ -47,8 +47,14 @@ type Config struct {
 	Now  func() time.Time // wall clock, nil: time.Now
 
 	JournalMaxBytes int64 // bound of the journal's rows, 0: 64 MiB
-	KeepTerminal    int   // ended allocations whose logs are kept, 0: 50
-	// Step is handed to the journal: see journal.Config.
+	// Reserve is how many bytes of disk are kept for the day on which it is full, at most
+	// a twentieth of the disk; 0: 8 MiB, less than 0: none.
+	Reserve int64
+	// FreeSpace returns how much of a path's disk is free, and its size; nil: asks the system.
+	FreeSpace    func(path string) (free, total int64, err error)
+	KeepTerminal int // ended allocations whose logs are kept, 0: 50
+	// Step is called before each write of the journal and to the data directory: see
+	// journal.Config and datadir.Kind.
 	Step func(label string) error
 
 	Log *slog.Logger // nil: discards

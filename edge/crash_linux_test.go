@@ -29,6 +29,7 @@ const (
 	envDir  = "EDGE_TEST_DIR"
 	envStep = "EDGE_TEST_STEP"
 	envSkip = "EDGE_TEST_SKIP"
+	envBoot = "EDGE_TEST_BOOT" // boot id in place of the kernel's
 )
 
 func TestMain(m *testing.M) {
@@ -48,7 +49,7 @@ func TestMain(m *testing.M) {
 func live(dir, step, skips string) error {
 	skip, _ := strconv.Atoi(skips)
 	cfg := config(dir, nil, io.Discard)
-	cfg.BootID = ""
+	cfg.BootID = fleet.BootID(os.Getenv(envBoot))
 	cfg.Runners = realRunners
 	cfg.Step = func(label string) error {
 		if label != step {
@@ -86,7 +87,7 @@ func live(dir, step, skips string) error {
 }
 
 func realRunners(m edge.Machine) (edge.NewRunner, error) {
-	raw, err := rawexec.New(rawexec.Config{Log: m.Log})
+	raw, err := rawexec.New(rawexec.Config{BootID: os.Getenv(envBoot), Log: m.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,10 @@ import (
 // no newer one.
 const dataVersion = 1
 
+// defaultReserve is what ten tasks need to start again a few times, and the journal to say
+// so for some days.
+const defaultReserve = 8 << 20
+
 // Names below the data directory.
 const (
 	journalFile = "journal.db"
@@ -75,7 +79,9 @@ func Open(cfg Config) (*Edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := datadir.Open(cfg.DataDir, datadir.Kind{Owner: "an edge", Version: dataVersion})
+	dir, err := datadir.Open(cfg.DataDir, datadir.Kind{
+		Owner: "an edge", Version: dataVersion, Reserve: cfg.Reserve, Free: cfg.FreeSpace, Step: cfg.Step,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +121,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.NodePool == "" {
 		c.NodePool = fleet.DefaultPool
 	}
+	if c.Reserve == 0 {
+		c.Reserve = defaultReserve
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -148,7 +157,7 @@ func (e *Edge) openJournal() error {
 	e.journal, err = journal.Open(journal.Config{
 		Path: e.dir.File(journalFile), Expected: e.enrolled(),
 		BootID: boot, Mono: mono, MonoRelative: relative, Now: e.cfg.Now,
-		MaxBytes: e.cfg.JournalMaxBytes, Step: e.cfg.Step,
+		MaxBytes: e.cfg.JournalMaxBytes, MakeRoom: e.dir.MakeRoom, Step: e.cfg.Step,
 		Log: e.log.With("component", "journal"),
 	})
 	return err
@@ -211,11 +220,22 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { return e.server.Run(ctx) })
 	g.Go(func() error { return e.describer.Run(ctx) })
 	g.Go(func() error { e.followMachine(ctx); return nil })
+	g.Go(func() error { e.dir.WatchSpace(ctx, e.reportSpace); return nil })
 	g.Go(func() error { return e.keepLink(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
+}
+
+// reportSpace says that the disk is full, or has room again.
+func (e *Edge) reportSpace(s datadir.Space) {
+	if s.Full() {
+		e.log.Error("the disk is full: free some space; the reserve is given up for starts and for the journal",
+			"free_kib", s.Free>>10, "reserve_kib", s.Reserve>>10, "reserved_kib", s.Reserved>>10)
+		return
+	}
+	e.log.Info("the disk has room again: the reserve is filled", "free_kib", s.Free>>10, "reserve_kib", s.Reserve>>10)
 }
 
 // followMachine has what runs looked at again where the machine has changed: checks are

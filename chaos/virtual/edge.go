@@ -30,6 +30,10 @@ const localPort = 1
 // natIdle is after how much silence an edge's NAT forgets it: what many of them do.
 const natIdle = 2 * time.Minute
 
+// reserveSize is what an agent keeps of its disk for the day on which it is full: a few starts,
+// and not enough for a disk that stays full while much happens.
+const reserveSize = 128 << 10
+
 // Edge is one edge's machine.
 type Edge struct {
 	Name  string
@@ -62,6 +66,7 @@ func (c *Cluster) NewEdge(cfg EdgeConfig, i int) (*Edge, error) {
 
 func (c *Cluster) newEdge(cfg EdgeConfig, i int, taps Taps) (*Edge, error) {
 	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, taps: taps, world: taps.world(cfg.Name), boot: 1, booted: time.Now(), Dir: c.dir(cfg.Name)}
+	e.Disk.reserve = filepath.Join(e.Dir, "reserve")
 	e.driver = &driver{Driver: sim.New(e.world)}
 	e.Host = c.Net.Host(cfg.Name, fmt.Sprintf("10.1.%d.%d", i/250, i%250+1))
 	e.Host.BehindNAT(fmt.Sprintf("198.18.%d.%d", i/250, i%250+1), natIdle)
@@ -104,7 +109,7 @@ func (e *Edge) config(l *life) edge.Config {
 		BackoffCap:   cmp.Or(e.cfg.BackoffCap, e.c.cfg.BackoffCap), JournalMaxBytes: e.cfg.JournalMaxBytes,
 		BootID: e.bootID(),
 		Mono:   func() time.Duration { return time.Since(booted) },
-		Now:    e.Clock.Now,
+		Now:    e.Clock.Now, Reserve: reserveSize, FreeSpace: e.Disk.Free,
 		Step: func(label string) error {
 			err := e.Disk.step(label, l)
 			if err == nil && label == journal.StepAfterCommit {

@@ -11,6 +11,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"skerry/edge/journal"
+	"skerry/fleet/datadir"
 )
 
 // errKilled is what the disk answers to a process that is dead but does not know it.
@@ -39,9 +42,14 @@ func (c *clock) Right() { c.offset.Store(0) }
 // disk is what is wrong with a machine's disk.
 type disk struct {
 	full atomic.Bool
-	slow atomic.Int64 // each step takes so long
-	hits atomic.Int64
-	trap atomic.Pointer[trap]
+	// reserve is where the agent keeps what it gives up on a full disk, held how much that
+	// was when the disk was filled, and used how much of what it gave up is written to.
+	reserve string
+	held    atomic.Int64
+	used    atomic.Int64
+	slow    atomic.Int64 // each step takes so long
+	hits    atomic.Int64
+	trap    atomic.Pointer[trap]
 }
 
 // trap waits for a step of a disk protocol.
@@ -50,8 +58,44 @@ type trap struct {
 	spring func() error // called at the step, which fails with what it returns
 }
 
-// Fill makes every write fail for want of space.
-func (d *disk) Fill(full bool) { d.full.Store(full) }
+// Fill makes every write fail for want of space, but for what fits into the reserve that the
+// agent gives up.
+func (d *disk) Fill(full bool) {
+	if full {
+		d.held.Store(size(d.reserve))
+		d.used.Store(0)
+	}
+	d.full.Store(full)
+}
+
+// Sizes of a machine's disk.
+const (
+	diskSize = 16 << 30
+	diskFree = 8 << 30
+	// writeSize is what a write takes of a full disk: a page of the journal's log, and what
+	// of it ends up in the database.
+	writeSize = 4 << 10
+)
+
+// Free is how much of the disk is free, and its size.
+func (d *disk) Free(string) (free, total int64, err error) {
+	if !d.full.Load() {
+		return diskFree, diskSize, nil
+	}
+	return max(0, d.held.Load()-size(d.reserve)-d.used.Load()), diskSize, nil
+}
+
+// takes reports whether a full disk has room for one more write.
+func (d *disk) takes(label string) bool {
+	free, _, _ := d.Free("")
+	if free < writeSize {
+		return false
+	}
+	if label == journal.StepCommit || label == datadir.StepWrite {
+		d.used.Add(writeSize)
+	}
+	return true
+}
 
 // Slow makes every step take so long.
 func (d *disk) Slow(by time.Duration) { d.slow.Store(int64(by)) }
@@ -73,7 +117,9 @@ func (d *disk) step(label string, l *life) error {
 	}
 	if d.full.Load() {
 		d.hits.Add(1)
-		return syscall.ENOSPC
+		if !d.takes(label) {
+			return syscall.ENOSPC
+		}
 	}
 	return nil
 }

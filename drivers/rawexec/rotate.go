@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"skerry/fleet/durable"
 )
 
 // rotator writes one stream of a task to PREFIX.0, PREFIX.1, …: a new file when
@@ -23,7 +26,23 @@ type rotator struct {
 	index int
 	size  int64
 	lost  uint64 // bytes that the disk did not take
+
+	looked time.Time // when free space was looked at last
+	scarce bool      // there was hardly any
 }
+
+const (
+	// logFloor is how much of the disk logs leave free, so that the agent can start tasks
+	// and write its journal there: more than what it gives up its own reserve for.
+	logFloor = 2 << 20
+	// floorShare of a disk's size is the largest floor: a small disk has logs, too.
+	floorShare = 10
+	// lookEvery is how often a log looks at what is free.
+	lookEvery = 100 * time.Millisecond
+)
+
+// errScarce is why nothing is written to a log although the disk has some room.
+var errScarce = errors.New("the disk is almost full")
 
 // Write never fails and never holds up the task: what the disk does not take is
 // counted, and the count is written where there is room again.
@@ -59,8 +78,24 @@ func (r *rotator) Close() error {
 	return err
 }
 
+// lookForRoom fails where what is free of the disk is for others.
+func (r *rotator) lookForRoom() error {
+	if now := time.Now(); now.Sub(r.looked) >= lookEvery {
+		r.looked = now
+		free, total, err := durable.FreeSpace(r.dir)
+		r.scarce = err == nil && free < min(logFloor, total/floorShare)
+	}
+	if r.scarce {
+		return errScarce
+	}
+	return nil
+}
+
 // prepare makes sure that there is an open file with room in it.
 func (r *rotator) prepare() error {
+	if err := r.lookForRoom(); err != nil {
+		return err
+	}
 	if r.file == nil {
 		if held := r.held(); len(held) > 0 {
 			r.index = held[len(held)-1]

@@ -77,6 +77,9 @@ type Config struct {
 	Retention time.Duration // of acknowledged rows, in machine time; 0: 24 h
 	MarkEvery time.Duration // how often the time is written, 0: 10 min
 	Log       *slog.Logger
+	// MakeRoom gives up disk space where the disk is full, so that what failed is tried
+	// again; false: there is nothing to give up. nil: there never is.
+	MakeRoom func() bool
 	// Step is called before each labelled step of the disk protocol (see Steps);
 	// an error makes that step fail. Tests kill the process in it. nil: nothing.
 	Step func(label string) error
@@ -101,6 +104,9 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.MakeRoom == nil {
+		c.MakeRoom = func() bool { return false }
+	}
 	if c.Step == nil {
 		c.Step = func(string) error { return nil }
 	}
@@ -117,9 +123,10 @@ type Journal struct {
 	wg   sync.WaitGroup
 	once sync.Once // closes quit
 
-	clock   clock     // set by Open
-	db      *database // owned by the writer
-	witness *os.File  // likewise
+	clock clock // set by Open
+	// Owned by the writer:
+	db      *database
+	witness *os.File
 
 	mu        sync.Mutex
 	m         memory        // what is durable; replaced after each commit
@@ -151,6 +158,9 @@ func Open(cfg Config) (*Journal, error) {
 // open reads everything that is kept in memory, from a sound database.
 func (j *Journal) open() error {
 	db, mem, err := openSound(j.cfg)
+	for isFull(err) && j.cfg.MakeRoom() {
+		db, mem, err = openSound(j.cfg)
+	}
 	if err != nil {
 		return err
 	}

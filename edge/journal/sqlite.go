@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"modernc.org/sqlite"
 
@@ -294,6 +295,13 @@ func isDamage(err error) bool {
 	default:
 		return !slices.Contains([]int{sqlitePerm, sqliteBusy, sqliteLocked, sqliteNoMem, sqliteReadOnly, sqliteFull, sqliteCantOpen, sqliteAuth}, primary)
 	}
+}
+
+// isFull reports that a disk has no room.
+func isFull(err error) bool {
+	primary, _ := sqliteCode(err)
+	return primary == sqliteFull || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		fleet.CodeOf(err) == fleet.CodeUnavailable
 }
 
 // diskError says to people what SQLite's codes mean.

@@ -157,6 +157,7 @@ type writer struct {
 	j         *Journal
 	compacted time.Duration // age at the last compaction
 	commits   int           // since the last checkpoint
+	committed bool          // what was tried last is durable, whatever failed after it
 }
 
 // run carries ops out: writes in one transaction, then reads.
@@ -178,23 +179,13 @@ func (w *writer) run(ops []*op) {
 	w.maintain()
 }
 
-// commit runs writes in one transaction and answers them.
+// commit runs writes in one transaction and answers them. Where the disk is full it gives up
+// what is reserved for that, and tries again.
 func (w *writer) commit(writes []*op) {
 	j := w.j
-	j.mu.Lock()
-	b := &batch{j: j, db: j.db, m: j.m, live: j.live, states: map[fleet.AllocID]State{}}
-	j.mu.Unlock()
-	taken, err := w.fill(b, writes)
-	if planted.On(planted.AcknowledgeBeforeFsync) {
-		for _, o := range taken {
-			o.done <- nil
-		}
-		taken = nil
-	}
-	if err == nil && b.wrote {
-		err = w.finish(b)
-	} else {
-		j.db.rollback()
+	taken, err := w.try(writes)
+	for isFull(err) && !w.committed && len(taken) > 0 && j.cfg.MakeRoom() {
+		taken, err = w.try(taken)
 	}
 	if err != nil {
 		err = fmt.Errorf("write to the journal: %w", diskError(err))
@@ -202,6 +193,27 @@ func (w *writer) commit(writes []*op) {
 	for _, o := range taken {
 		o.done <- err
 	}
+}
+
+// try runs writes in one transaction. It answers those that are refused, and returns the others.
+func (w *writer) try(writes []*op) (taken []*op, err error) {
+	j := w.j
+	w.committed = false
+	j.mu.Lock()
+	b := &batch{j: j, db: j.db, m: j.m, live: j.live, states: map[fleet.AllocID]State{}}
+	j.mu.Unlock()
+	taken, err = w.fill(b, writes)
+	if planted.On(planted.AcknowledgeBeforeFsync) {
+		for _, o := range taken {
+			o.done <- nil
+		}
+		taken = nil
+	}
+	if err == nil && b.wrote {
+		return taken, w.finish(b)
+	}
+	j.db.rollback()
+	return taken, err
 }
 
 // fill runs the writes of a batch up to its commit. It answers those that are
@@ -273,6 +285,7 @@ func (w *writer) finish(b *batch) error {
 		return err
 	}
 	w.commits++
+	w.committed = true
 	j.mu.Lock()
 	grew := b.m.head.Last > j.m.head.Last || b.rebased
 	j.m = b.m

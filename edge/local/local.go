@@ -38,6 +38,7 @@ type Status struct {
 	Cert       Certificate
 	Link       Link
 	Journal    Journal
+	Disk       Disk
 	Allocs     []Alloc // by name, then id
 }
 
@@ -76,6 +77,15 @@ type Journal struct {
 	// Lost is why rows may be missing that no hub was told of yet.
 	Lost        string       `json:",omitempty"`
 	Quarantined []Quarantine `json:",omitempty"`
+}
+
+// Disk is the disk that the data directory lies on, in bytes; zero where it is not known.
+type Disk struct {
+	// Full says that there was no room: what the agent had reserved is given up, in part
+	// or as a whole, for starts and for the journal.
+	Full              bool
+	Free              int64
+	Reserve, Reserved int64 // what is reserved now, and what there is when the disk has room
 }
 
 // Quarantine is a damaged database that was set aside.

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"skerry/fleet"
@@ -29,13 +30,25 @@ const (
 type Kind struct {
 	Owner   string // "a hub"
 	Version int    // of the layout that this release writes; it reads no newer one
+	// Reserve is how many bytes are kept for the day on which the disk is full, at most a
+	// twentieth of the disk; 0: none.
+	Reserve int64
+	// Free returns how much of a path's disk is free, and its size; nil: asks the system.
+	Free func(path string) (free, total int64, err error)
+	// Step is called before each write, with its label; an error makes it fail. nil: nothing.
+	Step func(label string) error
 }
+
+// StepWrite is the label of a write to a file of the directory, as Kind.Step is given it.
+const StepWrite = "write-file"
 
 // Dir is a data directory, held by this process alone.
 type Dir struct {
 	path string
 	kind Kind
 	lock *os.File
+
+	reserve sync.Mutex // held by who changes the reserve's size
 }
 
 // Open makes the directory (mode 0700) where it is missing, takes its lock, and
@@ -43,6 +56,9 @@ type Dir struct {
 // (CodeConflict), of a newer version (CodeVersion), not writable (CodeForbidden),
 // full (CodeUnavailable).
 func Open(path string, kind Kind) (*Dir, error) {
+	if kind.Free == nil {
+		kind.Free = durable.FreeSpace
+	}
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open data directory %s: %w", path, err)
@@ -61,6 +77,7 @@ func Open(path string, kind Kind) (*Dir, error) {
 		return nil, errors.Join(inUse, lock.Close())
 	}
 	d := &Dir{path: path, kind: kind, lock: lock}
+	d.CheckSpace()
 	if err := d.checkVersion(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -82,8 +99,8 @@ func take(lock *os.File) error {
 	}
 }
 
-// checkVersion refuses a newer layout. Writing the file also shows that the
-// directory takes writes, before anything depends on it.
+// checkVersion refuses a newer layout. The file is written only where it says something
+// else: a start needs no new disk space.
 func (d *Dir) checkVersion() error {
 	what := "open data directory " + d.path
 	b, err := os.ReadFile(d.File(versionFile))
@@ -99,6 +116,9 @@ func (d *Dir) checkVersion() error {
 		if v > d.kind.Version {
 			return fleet.Errorf(fleet.CodeVersion, "%s: it is of a newer version (%d, this release knows %d)", what, v, d.kind.Version).
 				WithHint("run the release that wrote it, or a newer one")
+		}
+		if v == d.kind.Version {
+			return nil
 		}
 	}
 	return d.Write(versionFile, fmt.Appendf(nil, "%d\n", d.kind.Version), 0o600)
@@ -126,7 +146,7 @@ func (d *Dir) Write(name string, content []byte, mode fs.FileMode) error {
 	path := d.File(name)
 	err := os.MkdirAll(filepath.Dir(path), 0o700)
 	if err == nil {
-		err = durable.Replace(path, content, mode)
+		err = d.replaceWithReserve(path, content, mode)
 	}
 	if err != nil {
 		return DiskError("write "+path, err)

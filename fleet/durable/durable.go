@@ -45,3 +45,14 @@ func replace(path string, content []byte, mode fs.FileMode, sync bool) error {
 	}
 	return nil
 }
+
+// writeZeros is Allocate where the file system has no call for it.
+func writeZeros(f *os.File, size int64) error {
+	zeros := make([]byte, 64<<10)
+	for at := int64(0); at < size; at += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(size-at, int64(len(zeros)))], at); err != nil {
+			return err
+		}
+	}
+	return nil
+}

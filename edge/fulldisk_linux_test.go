@@ -1,0 +1,185 @@
+package edge_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"skerry/chaos/disk"
+	"skerry/edge/local"
+	"skerry/fleet"
+)
+
+// mustHaveDisk makes a small file system at a folder; ok is false where that takes root.
+func mustHaveDisk(t *testing.T) (d *disk.Disk, dir string, ok bool) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Log("not root: no file system can be mounted")
+		return nil, "", false
+	}
+	dir = filepath.Join(t.TempDir(), "disk")
+	d, err := disk.Make(dir+".img", dir, 64<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d, dir, true
+}
+
+// killEverything kills, as a power cut does, the tasks of a data directory and their supervisors.
+func killEverything(dir string) error {
+	var errs []error
+	records, err := filepath.Glob(filepath.Join(dir, "tasks", "*", "*", "*", "task.json"))
+	if err != nil {
+		return err
+	}
+	for _, name := range records {
+		b, err := os.ReadFile(name)
+		var task struct {
+			PID int `json:"pid"`
+		}
+		if err := errors.Join(err, json.Unmarshal(b, &task)); err != nil {
+			return err
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", task.PID))
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		var super int
+		if _, err := fmt.Sscan(fields[1], &super); err != nil {
+			return err
+		}
+		errs = append(errs, syscall.Kill(super, syscall.SIGKILL), syscall.Kill(task.PID, syscall.SIGKILL))
+	}
+	return errors.Join(errs...)
+}
+
+// The power is cut on a disk that is full: the agent starts on it, and its tasks run again. An
+// agent that was killed starts there, too; and the reserve is filled once there is room.
+func TestStartsOnAFullDisk(t *testing.T) {
+	d, mount, ok := mustHaveDisk(t)
+	if !ok {
+		return
+	}
+	from, starts := mustCounting(t, shop, batch) // the tasks count on another disk
+	dir := filepath.Join(mount, "data")
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(envBoot, string(boot1))
+	p := mustSpawn(t, dir, "", 0)
+	if !<-p.up {
+		t.Fatal("the first life does not bring its tasks up")
+	}
+	mustCount(t, starts, 1)
+	if err := d.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if full, err := d.Fill(); err != nil || full == nil {
+		t.Fatalf("fill the disk: %v, %v", full, err)
+	}
+	err := d.PowerCut(func() error {
+		err := errors.Join(p.cmd.Process.Kill(), killEverything(dir))
+		_ = p.end()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Fill(); err != nil {
+		t.Fatal(err)
+	}
+
+	t.Setenv(envBoot, string(boot2))
+	p = mustSpawn(t, dir, "", 0)
+	if !<-p.up {
+		t.Fatal("the tasks do not run after a power cut on a full disk")
+	}
+	mustCount(t, starts, 2)
+	if _, err := d.Fill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.end()
+	p = mustSpawn(t, dir, "", 0)
+	if !<-p.up {
+		t.Fatal("an agent that was killed does not find its tasks on a full disk")
+	}
+	c := local.NewClient(filepath.Join(dir, "local.sock"))
+	if s, err := c.Status(t.Context()); err != nil || !s.Disk.Full {
+		t.Errorf("status says %+v of the disk (%v), want that it is full", s.Disk, err)
+	}
+	if err := d.Empty(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() (bool, string) {
+		s, err := c.Status(t.Context())
+		return err == nil && !s.Disk.Full && s.Disk.Reserve > 0, fmt.Sprintf("%+v, %v", s.Disk, err)
+	})
+	mustStopAll(t, c)
+	if err := p.end(); err != nil {
+		t.Fatalf("the last life ended with %v", err)
+	}
+	mustTell(t, dir)
+}
+
+// mustCount waits until both tasks have been started so often.
+func mustCount(t *testing.T, starts string, times int) {
+	t.Helper()
+	eventually(t, func() (bool, string) {
+		b, err := os.ReadFile(starts)
+		return err == nil && strings.Count(string(b), string(shop)) == times && strings.Count(string(b), string(batch)) == times,
+			fmt.Sprintf("started: %q", b)
+	})
+}
+
+// mustTell checks that the journal tells of both lives.
+func mustTell(t *testing.T, dir string) {
+	t.Helper()
+	j := mustJournal(t, dir)
+	defer j.Close()
+	ts, err := j.History(t.Context(), shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := 0
+	for _, tr := range ts {
+		if tr.Event != nil && tr.Event.Type == fleet.TaskStarted {
+			started++
+		}
+	}
+	if started != 2 {
+		t.Errorf("the journal tells of %d starts, want 2", started)
+	}
+}
+
+func eventually(t *testing.T, done func() (bool, string)) {
+	t.Helper()
+	end := time.After(30 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, state := done()
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("waited in vain: %s", state)
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package datadir
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	"skerry/fleet/durable"
+)
+
+// reserveFile holds disk space that is given up, a piece at a time, when the disk is full.
+const reserveFile = "reserve"
+
+const (
+	// lowSpace is how little may be free before a piece of the reserve is given up: what
+	// ten tasks need to start again, and the journal to say so.
+	lowSpace = 1 << 20
+	// reservePieces is in how many pieces the reserve is given up.
+	reservePieces = 8
+	// reserveShare of the disk's size is the largest reserve: a small disk is not to be
+	// filled by it.
+	reserveShare = 20
+	// spaceEvery is how often WatchSpace looks at the disk.
+	spaceEvery = 2 * time.Second
+)
+
+// Space is how a data directory's disk stands.
+type Space struct {
+	Free     int64 // bytes
+	Reserve  int64 // bytes that the reserve holds now
+	Reserved int64 // bytes that it holds when the disk has room
+}
+
+// Full reports that the reserve had to be given up, in part or as a whole.
+func (s Space) Full() bool { return s.Reserve < s.Reserved }
+
+// Space returns how the disk stands; zero where that is not known, or where there is no reserve.
+func (d *Dir) Space() Space {
+	if d.kind.Reserve <= 0 {
+		return Space{}
+	}
+	free, total, err := d.kind.Free(d.path)
+	if err != nil {
+		return Space{}
+	}
+	s := Space{Free: free, Reserved: min(d.kind.Reserve, total/reserveShare)}
+	if info, err := os.Stat(d.File(reserveFile)); err == nil {
+		s.Reserve = min(info.Size(), s.Reserved)
+	}
+	return s
+}
+
+// MakeRoom gives up a piece of the reserve. It reports false where nothing is left of it.
+func (d *Dir) MakeRoom() bool {
+	d.reserve.Lock()
+	defer d.reserve.Unlock()
+	return d.giveUpPiece(d.Space())
+}
+
+func (d *Dir) giveUpPiece(s Space) bool {
+	if s.Reserve == 0 {
+		return false
+	}
+	// A file that gets smaller needs no new block, also on a disk that has none.
+	left := max(0, s.Reserve-max(s.Reserved/reservePieces, 1))
+	if err := os.Truncate(d.File(reserveFile), left); err != nil {
+		return false
+	}
+	return true
+}
+
+// CheckSpace gives up pieces of the reserve while the disk has hardly any room, and fills
+// it again where the disk has enough.
+func (d *Dir) CheckSpace() Space {
+	d.reserve.Lock()
+	defer d.reserve.Unlock()
+	s := d.Space()
+	for s.Reserved > 0 && s.Free < lowSpace && d.giveUpPiece(s) {
+		s = d.Space()
+	}
+	if missing := s.Reserved - s.Reserve; missing > 0 && s.Free > missing+2*lowSpace {
+		// Where the disk does not take it, the next look tries again.
+		if err := d.fillReserve(s.Reserved); err == nil {
+			s = d.Space()
+		}
+	}
+	return s
+}
+
+// WatchSpace calls CheckSpace every other second until ctx ends, and changed with what it
+// found where that differs from the last time in whether the disk is full.
+func (d *Dir) WatchSpace(ctx context.Context, changed func(Space)) {
+	tick := time.NewTicker(spaceEvery)
+	defer tick.Stop()
+	for full := false; ; {
+		s := d.CheckSpace()
+		if s.Full() != full {
+			full = s.Full()
+			changed(s)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (d *Dir) fillReserve(size int64) error {
+	f, err := os.OpenFile(d.File(reserveFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	before, err := f.Stat()
+	if err == nil {
+		err = durable.Allocate(f, size)
+	}
+	if err != nil && before != nil {
+		err = errors.Join(err, f.Truncate(before.Size()))
+	}
+	return errors.Join(err, f.Close())
+}
+
+// replaceWithReserve replaces a file, and gives up pieces of the reserve while the disk is full.
+func (d *Dir) replaceWithReserve(path string, content []byte, mode fs.FileMode) error {
+	for {
+		var err error
+		if d.kind.Step != nil {
+			err = d.kind.Step(StepWrite)
+		}
+		if err == nil {
+			err = durable.Replace(path, content, mode)
+		}
+		if !diskFull(err) || !d.MakeRoom() {
+			return err
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package durable
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// FreeSpace returns how many bytes this process may still write to the file system that
+// path lies on, and how large that is.
+func FreeSpace(path string) (free, total int64, err error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, 0, &os.PathError{Op: "statfs", Path: path, Err: err}
+	}
+	blocks := st.Bavail
+	if os.Geteuid() == 0 {
+		// Root has the blocks that are reserved for it, but not those that ext4 keeps for itself.
+		kept := min(st.Blocks/50, 4096)
+		blocks = max(blocks, st.Bfree-min(kept, st.Bfree))
+	}
+	return int64(blocks) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
+}
+
+// Allocate gives a file so many bytes, for which the disk has room from then on.
+func Allocate(f *os.File, size int64) error {
+	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return writeZeros(f, size)
+	}
+	return err
+}
