@@ -128,6 +128,9 @@ func damageLine(q local.Quarantine) string {
 			lost = fmt.Sprintf("at least %d", q.Lost)
 		}
 	}
+	if q.Path == "" { // nothing was left to keep
+		return fmt.Sprintf("%s: %d rows saved, %s lost", q.Reason, q.Salvaged, lost)
+	}
 	return fmt.Sprintf("%s (%s): %d rows saved, %s lost", q.Path, q.Reason, q.Salvaged, lost)
 }
 

@@ -42,6 +42,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -127,6 +128,7 @@ type Journal struct {
 	// Owned by the writer:
 	db      *database
 	witness *os.File
+	files   [2]fs.FileInfo // the database and its log as they were seen last; nil: not there
 
 	mu        sync.Mutex
 	m         memory        // what is durable; replaced after each commit
@@ -182,6 +184,7 @@ func (j *Journal) open() error {
 	if j.live.acknowledged < mem.head.First-1 {
 		j.live.acknowledged = mem.head.First - 1
 	}
+	j.files = statFiles(j.cfg.Path)
 	return nil
 }
 

@@ -37,7 +37,7 @@ func openSound(cfg Config) (*database, memory, error) {
 		return db, mem, diskError(err)
 	}
 	cfg.Log.Error("journal is damaged and is set aside", "path", cfg.Path, "error", err)
-	if err := quarantine(cfg, err); err != nil {
+	if err := quarantine(cfg, err, nil); err != nil {
 		return nil, memory{}, fmt.Errorf("set a damaged database aside: %w", diskError(err))
 	}
 	db, mem, err = openChecked(cfg.Path)

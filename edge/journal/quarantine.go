@@ -36,9 +36,9 @@ const (
 )
 
 // quarantine keeps a copy of the damaged database, builds a new one from what can
-// be read, and puts that in its place. It may be cut short at any point and done
-// again.
-func quarantine(cfg Config, reason error) error {
+// be read and what more adds to that, and puts that in its place. It may be cut short at any
+// point and done again. more may be nil.
+func quarantine(cfg Config, reason error, more func(*salvaged)) error {
 	if err := cfg.Step(StepQuarantine); err != nil {
 		return err
 	}
@@ -53,6 +53,9 @@ func quarantine(cfg Config, reason error) error {
 		return err
 	}
 	s := salvage(cfg.Path + suffixWork)
+	if more != nil {
+		more(&s)
+	}
 	if err := cfg.Step(StepSalvage); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -117,6 +118,29 @@ func connect(path string) (*database, error) {
 		}
 	}
 	return d, nil
+}
+
+// makePrivate makes a database's file, or has it and what lies beside it be its owner's
+// alone: SQLite gives its log the mode of the database, and releases before this one left
+// that to the umask.
+func makePrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil // SQLite says what is wrong, with a code
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	for _, suffix := range []string{"", suffixWAL, "-shm", "-journal"} {
+		info, err := os.Stat(path + suffix)
+		if err != nil || info.Mode().Perm() == 0o600 {
+			continue
+		}
+		if err := os.Chmod(path+suffix, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *database) prepare() error {

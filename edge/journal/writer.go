@@ -158,6 +158,7 @@ type writer struct {
 	compacted time.Duration // age at the last compaction
 	commits   int           // since the last checkpoint
 	committed bool          // what was tried last is durable, whatever failed after it
+	closed    bool          // a rewrite that failed has closed the database: the next look tries again
 }
 
 // run carries ops out: writes in one transaction, then reads.
@@ -339,6 +340,7 @@ func (w *writer) tick() {
 	since := age - j.m.mark.Age
 	due := since >= j.markEvery || since >= aloneEvery && j.live.acknowledged != j.m.mark.Acknowledged
 	j.mu.Unlock()
+	w.checkFiles()
 	if due {
 		w.background(func(b *batch) error { b.marked = true; return nil })
 	}

@@ -65,6 +65,10 @@ func (s *session) schedule() {
 		return
 	}
 	head := s.cfg.Journal.Head()
+	if head.Lost != "" {
+		s.finish(rowsLost(head.Lost))
+		return
+	}
 	if head.Last < s.cursor {
 		return
 	}
@@ -87,6 +91,9 @@ func (s *session) flush(ctx context.Context) {
 		case err != nil:
 			s.stop(fleet.AsError(fmt.Errorf("read rows from %d: %w", s.cursor, err)))
 			return
+		case s.cfg.Journal.Head().Lost != "":
+			s.finish(rowsLost(s.cfg.Journal.Head().Lost))
+			return
 		case len(rows) == 0:
 			return
 		case first != s.cursor && !s.base:
@@ -98,6 +105,12 @@ func (s *session) flush(ctx context.Context) {
 		s.base = false
 		s.perform(ctx, s.proto.Update(u))
 	}
+}
+
+// rowsLost ends a session whose journal was damaged under it: the next one says so, for the
+// numbers of what is held now mean nothing to a hub.
+func rowsLost(why string) ending {
+	return ending{again: true, err: fleet.Errorf(fleet.CodeGap, "rows are lost: %s", why)}
 }
 
 // applied takes the answer to an Updates. Where the cluster took less than was

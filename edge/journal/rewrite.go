@@ -1,0 +1,263 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+// A database whose file is deleted under an open journal goes on working: the system keeps
+// the file until it is closed, and then all of it is gone. One that is cut short works for
+// as long as SQLite does not read the missing pages. So the writer looks at the files.
+
+// statFiles looks at a database and its log.
+func statFiles(path string) (files [2]fs.FileInfo) {
+	for i, suffix := range []string{"", suffixWAL} {
+		if info, err := os.Stat(path + suffix); err == nil {
+			files[i] = info
+		}
+	}
+	return files
+}
+
+// fileDamage says what somebody did to the files of an open journal, "" where nothing.
+// SQLite itself makes neither of them shorter, and replaces none.
+func fileDamage(was, now [2]fs.FileInfo) string {
+	for i, what := range []string{"the database", "the database's log"} {
+		switch {
+		case was[i] == nil:
+		case now[i] == nil:
+			return what + " was deleted under the running agent"
+		case !os.SameFile(was[i], now[i]):
+			return what + " was replaced by another file under the running agent"
+		case now[i].Size() < was[i].Size():
+			return fmt.Sprintf("%s was cut short from %d to %d bytes under the running agent", what, was[i].Size(), now[i].Size())
+		}
+	}
+	return ""
+}
+
+// checkFiles writes the journal anew where its files are gone or cut short.
+func (w *writer) checkFiles() {
+	j := w.j
+	now := statFiles(j.cfg.Path)
+	reason := fileDamage(j.files, now)
+	if reason == "" && w.closed {
+		reason = "the database could not be written anew before"
+	}
+	if reason == "" {
+		j.files = now
+		w.keepWitness()
+		return
+	}
+	j.log.Error("somebody touched the journal of a running agent: it is written anew", "path", j.cfg.Path, "reason", reason)
+	err := w.rewrite(reason)
+	for isFull(err) && j.cfg.MakeRoom() {
+		err = w.rewrite(reason)
+	}
+	if err != nil {
+		j.log.Error("the journal is not written anew yet", "path", j.cfg.Path, "error", err)
+	}
+}
+
+// keepWitness makes the witness anew where its file is gone.
+func (w *writer) keepWitness() {
+	j := w.j
+	open, err := j.witness.Stat()
+	there, gone := os.Stat(j.cfg.Path + suffixWitness)
+	if err == nil && gone == nil && os.SameFile(open, there) {
+		return
+	}
+	f, err := openWitness(j.cfg.Path)
+	if err != nil {
+		j.log.Warn("journal's witness not opened", "error", err)
+		return
+	}
+	_ = j.witness.Close() // of a file that nobody sees
+	j.witness = f
+	j.attest(witness{j.m.generation, j.m.head.Last})
+}
+
+// rewrite puts a new database in the place of one that is gone or cut short: a copy of all
+// that SQLite still reads where that is everything, else what can be read of the files and
+// what is in memory.
+func (w *writer) rewrite(reason string) error {
+	j := w.j
+	if err := os.MkdirAll(filepath.Dir(j.cfg.Path), 0o700); err != nil {
+		return err
+	}
+	w.keepWitness()
+	whole := false
+	if !w.closed {
+		var err error
+		if whole, err = w.copyWhole(); isFull(err) {
+			return err // what is open still works
+		}
+		w.closed = true
+		_ = j.db.close() // of files that are no longer there, or no longer whole
+	}
+	q := Quarantine{Reason: shortReason(reason), Found: j.cfg.Now().UTC()}
+	var err error
+	if whole {
+		err = j.moveCopyIntoPlace(&q)
+	} else {
+		err = quarantine(j.cfg, damaged("%s", reason), j.addMemory)
+	}
+	if err != nil {
+		return err
+	}
+	db, mem, err := openChecked(j.cfg.Path)
+	if err != nil {
+		return err
+	}
+	w.closed, w.commits = false, 0
+	j.adoptDatabase(db, mem)
+	return w.recordRewrite(q, whole)
+}
+
+// copyWhole copies all that SQLite still reads into a new database, and reports whether
+// that is all that the journal knows.
+func (w *writer) copyWhole() (bool, error) {
+	j := w.j
+	build := j.cfg.Path + suffixBuild
+	if err := errors.Join(removeDatabase(build), removeDatabase(j.cfg.Path+suffixNew)); err != nil {
+		return false, err
+	}
+	if err := makePrivate(build); err != nil { // VACUUM INTO takes an empty file
+		return false, err
+	}
+	if err := j.db.exec("VACUUM INTO ?", build); err != nil {
+		return false, err
+	}
+	db, mem, err := openChecked(build)
+	if err != nil {
+		return false, err
+	}
+	if err := db.close(); err != nil {
+		return false, err
+	}
+	if err := syncFile(build); err != nil {
+		return false, err
+	}
+	whole := mem.head.Last == j.m.head.Last && bytes.Equal(mem.head.ChainHash, j.m.head.ChainHash) &&
+		mem.head.First <= j.m.head.First && len(mem.states) == len(j.m.states)
+	return whole, nil
+}
+
+// syncFile makes a file's content durable.
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// moveCopyIntoPlace puts the copy in the place of what lies there, which is kept.
+func (j *Journal) moveCopyIntoPlace(q *Quarantine) error {
+	if !gone(j.cfg.Path) {
+		kept, err := keepCopy(j.cfg.Path)
+		if err != nil {
+			return err
+		}
+		q.Path = kept
+	}
+	if err := os.Rename(j.cfg.Path+suffixBuild, j.cfg.Path+suffixNew); err != nil {
+		return err
+	}
+	if err := removeDatabase(j.cfg.Path); err != nil {
+		return err
+	}
+	return finishSwap(j.cfg.Path)
+}
+
+// addMemory adds what is in memory to what could be read of the files. Where the cluster has
+// every row, memory knows all that counts.
+func (j *Journal) addMemory(s *salvaged) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	maps.Copy(s.states, j.m.states)
+	s.link, s.past, s.missing, s.mark = j.m.link, j.m.quarantined, j.m.missing, j.m.mark
+	s.mark.Acknowledged = j.live.acknowledged
+	if j.m.missing.Reason == "" && j.live.acknowledged == j.m.head.Last {
+		s.base = &base{Seq: j.m.head.Last, Hash: j.m.head.ChainHash, Generation: j.m.generation}
+		s.rows, s.whole = nil, true
+	}
+	if j.m.desired == nil {
+		return
+	}
+	for _, a := range j.m.desired.Allocs {
+		s.addDesired(a)
+	}
+}
+
+// addDesired adds an allocation that is held in memory.
+func (s *salvaged) addDesired(a DesiredAlloc) {
+	of := a.Alloc
+	held := storedDesired{
+		alloc: syncproto.DesiredAlloc{
+			ID: of.ID, Namespace: of.Namespace, Name: of.Name, NodeName: of.NodeName,
+			JobID: of.JobID, JobVersion: of.JobVersion, JobHash: of.JobHash, TaskGroup: of.TaskGroup,
+			Resources: of.AllocatedResources, Allotment: of.Allotment, Previous: of.PreviousAllocation,
+			CreateIndex: of.CreateIndex, ModifyIndex: of.AllocModifyIndex, Deployment: of.DeploymentID, StopNow: a.NoDelay,
+		},
+		job: of.JobHash, stop: a.Stop, reason: a.StopReason, mentioned: int64(a.Mentioned),
+	}
+	for _, w := range a.Windows {
+		held.alloc.StopWindows = append(held.alloc.StopWindows, syncproto.DesiredWindow(w))
+	}
+	s.desired = append(s.desired, held)
+	if of.Job == nil {
+		return
+	}
+	if raw, err := syncproto.EncodeJob(of.Job); err == nil {
+		s.bodies = append(s.bodies, storedBody{hash: of.JobHash, raw: raw, job: of.Job})
+	}
+}
+
+// adoptDatabase goes on with a database that was written anew.
+func (j *Journal) adoptDatabase(db *database, mem memory) {
+	j.db = db
+	j.mu.Lock()
+	mem.desired = nil
+	j.m = mem
+	j.live.acknowledged = max(min(j.live.acknowledged, mem.head.Last), mem.head.First-1)
+	close(j.appended) // who waits looks at the head again: it may say that rows are lost
+	j.appended = make(chan struct{})
+	j.mu.Unlock()
+	j.attest(witness{mem.generation, mem.head.Last})
+	j.files = statFiles(j.cfg.Path)
+}
+
+// recordRewrite says in the journal what happened to it.
+func (w *writer) recordRewrite(q Quarantine, whole bool) error {
+	what := "nothing is lost"
+	if reason := w.j.m.missing.Reason; reason != "" {
+		what = "rows that the cluster had not heard of may be lost"
+	} else if !whole {
+		what = "rows that the cluster has are no longer held here"
+	}
+	row := fleet.Transition{
+		Kind:    fleet.TransitionOperator, // only somebody on site can have done that
+		Message: fmt.Sprintf("the journal was written anew: %s; %s", q.Reason, what),
+	}
+	o := &op{done: make(chan error, 1), write: func(b *batch) error {
+		if whole {
+			q.Salvaged = int(b.m.head.Last - b.m.head.First + 1)
+			b.m.quarantined = append(b.m.quarantined[:len(b.m.quarantined):len(b.m.quarantined)], q)
+			if err := b.db.putMeta(metaQuarantined, b.m.quarantined); err != nil {
+				return err
+			}
+		}
+		return b.record([]fleet.Transition{row})
+	}}
+	w.commit([]*op{o})
+	return <-o.done
+}
