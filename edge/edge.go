@@ -88,7 +88,7 @@ func Open(cfg Config) (*Edge, error) {
 	tap := logtap.New()
 	cfg.Log = tap.Around(cfg.Log)
 	e := &Edge{cfg: cfg, tap: tap, log: cfg.Log, started: started, dir: dir, instance: fleet.InstanceID(fleet.NewUUID(nil)), renewals: make(chan struct{}, 1)}
-	for _, open := range []func() error{e.openIdentity, e.openJournal, e.openRooms} {
+	for _, open := range []func() error{e.makePrivate, e.openIdentity, e.openJournal, e.openRooms} {
 		if err := open(); err != nil {
 			return nil, errors.Join(err, e.Close())
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,6 +164,53 @@ func mustTell(t *testing.T, dir string) {
 	}
 	if started != 2 {
 		t.Errorf("the journal tells of %d starts, want 2", started)
+	}
+}
+
+// What an edge keeps is its owner's alone, whatever the mode of its directory and the umask, and
+// also where an earlier release left it open.
+func TestDataIsPrivate(t *testing.T) {
+	dir, _ := mustCounting(t, shop)
+	before := syscall.Umask(0)
+	defer syscall.Umask(before)
+	for _, name := range []string{dir, filepath.Join(dir, "journal.db")} {
+		if err := os.Chmod(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := filepath.Join(dir, "allocs", "old", "alloc", "logs")
+	if err := os.MkdirAll(old, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(old, "t.stdout.0"), []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := mustSpawn(t, dir, "", 0)
+	if !<-p.up {
+		t.Fatal("its task does not run")
+	}
+	c := local.NewClient(filepath.Join(dir, "local.sock"))
+	defer func() {
+		if err := c.Stop(t.Context(), local.StopRequest{Alloc: shop}); err != nil {
+			t.Error(err)
+		}
+		mustSee(t, &life{Client: c}, "stopped", func(s local.Status) bool { return s.Allocs[0].ClientStatus == fleet.ClientComplete })
+		if err := p.end(); err != nil {
+			t.Error(err)
+		}
+	}()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == dir || filepath.Base(path) == "starts" { // the task's own
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s has mode %v", strings.TrimPrefix(path, dir), info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

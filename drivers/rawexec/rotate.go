@@ -129,11 +129,14 @@ func (r *rotator) prepare() error {
 }
 
 func (r *rotator) open() error {
-	f, err := os.OpenFile(r.name(r.index), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	f, err := os.OpenFile(r.name(r.index), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("open log: %w", err)
 	}
 	info, err := f.Stat()
+	if err == nil && info.Mode().Perm() != 0o600 { // of a release that let others read it
+		err = f.Chmod(0o600)
+	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("read size of log: %w", err), f.Close())
 	}

@@ -53,7 +53,7 @@ func writeSpec(path string, w fleet.Alloc) error {
 	if held, err := os.ReadFile(path); err == nil && bytes.Equal(held, spec) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	return durable.Replace(path, spec, 0o600)

@@ -125,6 +125,32 @@ func TestTruncatedUnderTheAgent(t *testing.T) {
 	}
 }
 
+// What is in a journal's folder is nobody's but its owner's, whatever the umask, also what an
+// earlier release left open.
+func TestFilesArePrivate(t *testing.T) {
+	cfg := newMachine().config(dbPath(t))
+	mustClose(t, mustOpen(t, cfg))
+	if err := os.Chmod(cfg.Path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, cfg.Path+".seen", mustRead(t, cfg.Path+".seen"))
+	if err := os.Chmod(cfg.Path+".seen", 0o644); err != nil {
+		t.Fatal(err)
+	}
+	j := mustOpen(t, cfg)
+	defer mustClose(t, j)
+	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "a row"})
+	for _, suffix := range []string{"", "-wal", ".seen"} {
+		info, err := os.Stat(cfg.Path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %o, want 600", info.Name(), info.Mode().Perm())
+		}
+	}
+}
+
 // A disk that is full when a row is written: what is reserved is given up, and the row is
 // there once.
 func TestReserveIsGivenUp(t *testing.T) {

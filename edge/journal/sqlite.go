@@ -102,6 +102,9 @@ func connect(path string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := makePrivate(abs); err != nil {
+		return nil, err
+	}
 	dsn := (&url.URL{Scheme: "file", Path: filepath.ToSlash(abs)}).String()
 	pool, err := sql.Open("sqlite", dsn)
 	if err != nil {

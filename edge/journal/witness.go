@@ -2,6 +2,7 @@ package journal
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"os"
 
@@ -49,7 +50,14 @@ func (w witness) encode() []byte {
 
 // openWitness opens the file for writing.
 func openWitness(path string) (*os.File, error) {
-	return os.OpenFile(path+suffixWitness, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path+suffixWitness, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Chmod(0o600); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // attest writes down how far the rows go. What was committed is durable also where

@@ -52,14 +52,17 @@ func Listen(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
 	var l net.Listener
-	err := withShortPath(path, func(short string) (err error) {
-		l, err = net.Listen("unix", short)
-		return err
+	// The socket is its owner's alone from the moment it is there: the data directory may be
+	// open to others.
+	err := withPrivateMask(func() error {
+		return withShortPath(path, func(short string) (err error) {
+			l, err = net.Listen("unix", short)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	// The data directory is private (0700) from before the socket was there.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", path, err), l.Close())
 	}

@@ -44,14 +44,12 @@ func (d Dirs) folders(id fleet.AllocID, task string) folders {
 
 // make makes the folders where they are not there.
 func (f folders) make() error {
-	public := []string{f.logs, filepath.Join(f.alloc, "data"), filepath.Join(f.alloc, "tmp"), f.local, filepath.Join(f.task, "tmp")}
-	for _, dir := range public {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+	for _, dir := range []string{
+		f.logs, filepath.Join(f.alloc, "data"), filepath.Join(f.alloc, "tmp"), f.local, filepath.Join(f.task, "tmp"), f.secrets,
+	} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("make task folder: %w", err)
 		}
-	}
-	if err := os.MkdirAll(f.secrets, 0o700); err != nil {
-		return fmt.Errorf("make task folder: %w", err)
 	}
 	return nil
 }

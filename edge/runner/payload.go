@@ -34,11 +34,11 @@ func writeOnce(dir, name string, content []byte) (err error) {
 	if _, err := root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
 	part := name + ".part"
-	if err := root.WriteFile(part, content, 0o644); err != nil {
+	if err := root.WriteFile(part, content, 0o600); err != nil {
 		return err
 	}
 	return root.Rename(part, name)

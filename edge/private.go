@@ -1,0 +1,46 @@
+package edge
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"skerry/fleet/datadir"
+)
+
+// makePrivate has what releases before this one left open to others be its owner's alone: the
+// folders of the identity, of drivers and of allocations, these one by one, and their logs.
+// Nobody else passes a folder of mode 0700, so what lies deeper needs no look.
+func (e *Edge) makePrivate() error {
+	for _, pattern := range []string{
+		"identity", tasksDir, allocsDir, journalFile + ".damaged-*",
+		allocsDir + "/*", allocsDir + "/*/alloc", allocsDir + "/*/alloc/logs", allocsDir + "/*/alloc/logs/*",
+	} {
+		found, err := fs.Glob(os.DirFS(e.dir.File()), pattern)
+		if err != nil {
+			return fmt.Errorf("make the data directory private: %w", err)
+		}
+		for _, name := range found {
+			if err := closeToOthers(e.dir.File(name)); err != nil {
+				return datadir.DiskError("make "+e.dir.File(name)+" private", err)
+			}
+		}
+	}
+	return nil
+}
+
+func closeToOthers(name string) error {
+	info, err := os.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mode := info.Mode()
+	if mode&fs.ModeSymlink != 0 || mode.Perm()&0o077 == 0 {
+		return nil // a task made the link: what it points to is not ours to change
+	}
+	return os.Chmod(name, mode.Perm()&0o700)
+}
