@@ -53,7 +53,7 @@ func (h *Hub) open(ctx context.Context) error {
 	cfg.Log = h.tap.Around(cfg.Log)
 	h.cfg = cfg
 	h.log = cfg.Log.With("self", cfg.Name)
-	if h.dir, err = datadir.Open(cfg.DataDir, datadir.Kind{Owner: "a hub", Version: dataVersion}); err != nil {
+	if h.dir, err = datadir.Open(cfg.DataDir, datadir.Kind{Owner: "a hub", Version: dataVersion, NeedsSpace: true}); err != nil {
 		return err
 	}
 	creds, known, err := h.ownCredentials()

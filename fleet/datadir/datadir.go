@@ -30,6 +30,9 @@ const (
 type Kind struct {
 	Owner   string // "a hub"
 	Version int    // of the layout that this release writes; it reads no newer one
+	// NeedsSpace refuses to open a directory that takes no write: a hub cannot do its work on
+	// a full disk, an edge can.
+	NeedsSpace bool
 	// Reserve is how many bytes are kept for the day on which the disk is full, at most a
 	// twentieth of the disk; 0: none.
 	Reserve int64
@@ -100,7 +103,7 @@ func take(lock *os.File) error {
 }
 
 // checkVersion refuses a newer layout. The file is written only where it says something
-// else: a start needs no new disk space.
+// else, or where the directory has to take writes: else a start needs no new disk space.
 func (d *Dir) checkVersion() error {
 	what := "open data directory " + d.path
 	b, err := os.ReadFile(d.File(versionFile))
@@ -117,7 +120,7 @@ func (d *Dir) checkVersion() error {
 			return fleet.Errorf(fleet.CodeVersion, "%s: it is of a newer version (%d, this release knows %d)", what, v, d.kind.Version).
 				WithHint("run the release that wrote it, or a newer one")
 		}
-		if v == d.kind.Version {
+		if v == d.kind.Version && !d.kind.NeedsSpace {
 			return nil
 		}
 	}
