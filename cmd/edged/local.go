@@ -58,8 +58,11 @@ func LocalCommand() *cobra.Command {
 }
 
 func (f *localFlags) statusCommand() *cobra.Command {
-	return &cobra.Command{
+	all := false
+	cmd := &cobra.Command{
 		Use: "status", Short: "Show the link, the journal, and what runs", Args: cobra.NoArgs,
+		Example: `  skerry local status --data-dir /var/lib/skerry-edge
+  skerry local status --data-dir /var/lib/skerry-edge --all`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -72,12 +75,44 @@ func (f *localFlags) statusCommand() *cobra.Command {
 			if f.json {
 				return console.JSON(cmd.OutOrStdout(), s)
 			}
-			return writeStatus(cmd.OutOrStdout(), s)
+			return writeStatus(cmd.OutOrStdout(), s, all, time.Now())
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "show allocations that have ended, too")
+	return cmd
 }
 
-func writeStatus(w io.Writer, s local.Status) error {
+func writeStatus(w io.Writer, s local.Status, all bool, now time.Time) error {
+	if _, err := fmt.Fprintf(w, "%s\n\n", summary(s, now)); err != nil {
+		return err
+	}
+	if err := writeFacts(w, s); err != nil {
+		return err
+	}
+	hidden := 0
+	allocs := console.Table{Heads: []string{"ID", "ALLOCATION", "WANTED", "STATUS", "TASKS", "CLUSTER KNOWS", "NOTE"}}
+	for _, a := range s.Allocs {
+		if ended(a) && !all {
+			hidden++
+			continue
+		}
+		allocs.Add(fleet.Short(a.ID), a.Name, a.Desired, a.ClientStatus, taskLine(a.Tasks), !a.Unsent, allocNote(a))
+	}
+	if hidden < len(s.Allocs) {
+		fmt.Fprintln(w)
+		if err := allocs.Write(w); err != nil {
+			return err
+		}
+	}
+	if hidden == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\n%s not shown, which ended: --all shows them.\n", console.Count(hidden, "allocation"))
+	return err
+}
+
+// writeFacts writes what is known of the edge, a line each.
+func writeFacts(w io.Writer, s local.Status) error {
 	t := console.Table{}
 	t.Add("Edge", fmt.Sprintf("%s (%s)", s.Name, fleet.Short(s.NodeID)))
 	t.Add("Site", fmt.Sprintf("%s, datacenter %s, pool %s", s.Site, s.Datacenter, s.NodePool))
@@ -105,19 +140,7 @@ func writeStatus(w io.Writer, s local.Status) error {
 	if j.Lost != "" {
 		t.Add("", "no hub has said yet where to go on: the newest rows have no numbers that count")
 	}
-	if err := t.Write(w); err != nil {
-		return err
-	}
-	if len(s.Allocs) == 0 {
-		_, err := fmt.Fprintln(w, "\nNothing is to run here.")
-		return err
-	}
-	fmt.Fprintln(w)
-	allocs := console.Table{Heads: []string{"ID", "ALLOCATION", "WANTED", "STATUS", "TASKS", "CLUSTER KNOWS", "NOTE"}}
-	for _, a := range s.Allocs {
-		allocs.Add(fleet.Short(a.ID), a.Name, a.Desired, a.ClientStatus, taskLine(a.Tasks), !a.Unsent, allocNote(a))
-	}
-	return allocs.Write(w)
+	return t.Write(w)
 }
 
 func damageLine(q local.Quarantine) string {

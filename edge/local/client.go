@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strconv"
 
 	"skerry/fleet"
@@ -97,6 +98,29 @@ func (c *Client) read(ctx context.Context, path string, q url.Values, into any) 
 	return nil
 }
 
+// forbidden says whom the agent's socket lets in.
+func (c *Client) forbidden() error {
+	refused := fleet.Errorf(fleet.CodeForbidden, "open the agent's socket %s: permission denied", c.socket)
+	for _, path := range []string{c.socket, filepath.Dir(c.socket)} {
+		who, ok := ownerOf(path)
+		if !ok {
+			continue
+		}
+		hint := fmt.Sprintf("%s belongs to user %s: run the command as that user, or with sudo", path, who.user)
+		if who.groupMay {
+			hint = fmt.Sprintf("%s belongs to user %s and group %s: run the command as a member of that group, or with sudo", path, who.user, who.group)
+		}
+		return refused.WithHint("%s", hint)
+	}
+	return refused.WithHint("run the command as the user that the agent runs as, or with sudo")
+}
+
+// owner is whose a file is.
+type owner struct {
+	user, group string
+	groupMay    bool // its group may use it
+}
+
 func (c *Client) do(ctx context.Context, method, path string, q url.Values) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "edge", Path: path, RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
@@ -110,6 +134,9 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values) (*ht
 		}
 		var cause *net.OpError
 		var gone *fs.PathError
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, c.forbidden()
+		}
 		if errors.As(err, &cause) || errors.As(err, &gone) {
 			return nil, fleet.Errorf(fleet.CodeUnavailable, "no agent answers at %s: %v", c.socket, errors.Unwrap(err)).
 				WithHint("is the edge running, and is --data-dir its data directory?")

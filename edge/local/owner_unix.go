@@ -1,0 +1,38 @@
+//go:build unix
+
+package local
+
+import (
+	"io/fs"
+	"os"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+// ownerOf looks up whose a file is, by name where there is one; false: it cannot be seen.
+func ownerOf(path string) (owner, bool) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return owner{}, false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return owner{}, false
+	}
+	need := fs.FileMode(0o060) // of a socket: to read and to write
+	if info.IsDir() {
+		need = 0o010
+	}
+	o := owner{
+		user: strconv.FormatUint(uint64(st.Uid), 10), group: strconv.FormatUint(uint64(st.Gid), 10),
+		groupMay: info.Mode().Perm()&need == need,
+	}
+	if u, err := user.LookupId(o.user); err == nil {
+		o.user = u.Username
+	}
+	if g, err := user.LookupGroupId(o.group); err == nil {
+		o.group = g.Name
+	}
+	return o, true
+}
