@@ -16,6 +16,7 @@ import (
 	"skerry/hub/broker"
 	"skerry/hub/consensus"
 	"skerry/hub/liveness"
+	"skerry/hub/pki"
 	"skerry/hub/scheduler"
 	"skerry/hub/state"
 	"skerry/planted"
@@ -335,7 +336,23 @@ func (j jobs) DryRun(ctx context.Context, job *fleet.Job) (api.DryRun, error) {
 // registry is what enrolment sees of the cluster.
 type registry struct{ h *Hub }
 
-func (r registry) Cluster() (*state.Cluster, bool)          { return r.h.store.View().Cluster() }
+func (r registry) Cluster() (state.Cluster, error) {
+	c, ok := r.h.store.View().Cluster()
+	if !ok {
+		return state.Cluster{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: this hub is not part of a cluster yet")
+	}
+	return pki.OpenCluster(*c, r.h.stateKeys.list())
+}
+
+func (r registry) StateKey() []byte {
+	if c, ok := r.h.store.View().Cluster(); ok {
+		if k, ok := r.h.stateKeys.named(c.SealKey); ok {
+			return k[:]
+		}
+	}
+	return nil
+}
+
 func (r registry) Token(id string) (*state.JoinToken, bool) { return r.h.store.View().Token(id) }
 
 func (r registry) Known(role, name string) bool {

@@ -22,24 +22,26 @@ import (
 // Methods that hubs call on each other. Names are never used again for something
 // else.
 const (
-	methodApply   = "raft.apply"     // an encoded command; gives an encoded Result
-	methodCatchUp = "raft.catchup"   // nothing; gives the index to reach
-	methodJoin    = "hub.join"       // a consensus.Peer; gives the index of the change
-	methodRemove  = "hub.remove"     // a hub's id
-	methodLead    = "hub.lead"       // the id of the hub that shall lead, or none
-	methodDequeue = "eval.dequeue"   // job types; gives a broker.Delivery
-	methodAck     = "eval.ack"       // a delivered
-	methodNack    = "eval.nack"      // a delivered
-	methodSubmit  = "plan.submit"    // a fleet.Plan; gives a fleet.PlanResult
-	methodBeats   = "liveness.beats" // beats
-	methodHeard   = "liveness.heard" // nothing; gives times by node
-	methodProbe   = "gateway.probe"  // a node's id; gives whether its edge answered
-	methodFormer  = "gateway.former" // a formerSession; the leader gives a gateway.Former
-	methodLease   = "gateway.lease"  // nothing; the leader renews the caller's lease on its sessions
-	methodStand   = "raft.standing"  // nothing; gives an api.Standing
-	methodRestore = "state.restore"  // a state.SnapshotRestore, whose parts are in the log; gives the index of its entry
-	methodLogs    = "gateway.logs"   // a logsRequest; answers with a stream
-	methodTalk    = "gateway.talk"   // a logsRequest; goes both ways
+	methodApply   = "raft.apply"             // an encoded command; gives an encoded Result
+	methodCatchUp = "raft.catchup"           // nothing; gives the index to reach
+	methodJoin    = "hub.join"               // a consensus.Peer; gives the index of the change
+	methodRemove  = "hub.remove"             // a hub's id
+	methodLead    = "hub.lead"               // the id of the hub that shall lead, or none
+	methodDequeue = "eval.dequeue"           // job types; gives a broker.Delivery
+	methodAck     = "eval.ack"               // a delivered
+	methodNack    = "eval.nack"              // a delivered
+	methodSubmit  = "plan.submit"            // a fleet.Plan; gives a fleet.PlanResult
+	methodBeats   = "liveness.beats"         // beats
+	methodHeard   = "liveness.heard"         // nothing; gives times by node
+	methodProbe   = "gateway.probe"          // a node's id; gives whether its edge answered
+	methodFormer  = "gateway.former"         // a formerSession; the leader gives a gateway.Former
+	methodLease   = "gateway.lease"          // nothing; the leader renews the caller's lease on its sessions
+	methodStand   = "raft.standing"          // nothing; gives an api.Standing
+	methodRestore = "state.restore"          // a state.SnapshotRestore, whose parts are in the log; gives the index of its entry
+	methodGetKey  = "identity.statekey"      // nothing; gives the state key that the cluster's secrets are sealed with
+	methodKeepKey = "identity.keep-statekey" // a state key, which they will be sealed with
+	methodLogs    = "gateway.logs"           // a logsRequest; answers with a stream
+	methodTalk    = "gateway.talk"           // a logsRequest; goes both ways
 )
 
 const (
@@ -114,6 +116,8 @@ func (h *Hub) serveCalls() {
 	p.Handle(methodRestore, answers(func(ctx context.Context, from string, c state.SnapshotRestore) (fleet.Index, error) {
 		return h.restoreHere(ctx, from, c)
 	}))
+	p.Handle(methodGetKey, answers(h.giveStateKey))
+	p.Handle(methodKeepKey, answers(h.keepStateKey))
 	p.HandleStream(methodLogs, h.serveLogs)
 	p.HandleTalk(methodTalk, h.serveTalk)
 }

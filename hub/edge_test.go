@@ -34,6 +34,22 @@ type edge struct {
 // mustEnroll gets an edge its certificate.
 func mustEnroll(tb testing.TB, h *running, token string) *edge {
 	tb.Helper()
+	e, err := enrolEdge(tb, h, token)
+	if err != nil {
+		tb.Fatalf("enrol an edge: %v", err)
+	}
+	return e
+}
+
+// tryEnroll returns why a hub gives an edge no certificate.
+func tryEnroll(tb testing.TB, h *running, token string) error {
+	tb.Helper()
+	_, err := enrolEdge(tb, h, token)
+	return err
+}
+
+func enrolEdge(tb testing.TB, h *running, token string) (*edge, error) {
+	tb.Helper()
 	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -56,10 +72,7 @@ func mustEnroll(tb testing.TB, h *running, token string) *edge {
 	e.identity, _, err = enroll.Enroll(ctx, e.endpoint, mustAddr(tb, h.QUICAddr()), enroll.Applicant{
 		Token: parsed, Role: syncproto.RoleEdge, ID: string(e.id), Name: "edge-1", Key: key, Now: time.Now,
 	})
-	if err != nil {
-		tb.Fatalf("enrol an edge: %v", err)
-	}
-	return e
+	return e, err
 }
 
 func mustAddr(tb testing.TB, addr string) net.Addr {

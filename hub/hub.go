@@ -47,17 +47,19 @@ var configs = fleet.ConfigChecks{rawexec.Name: rawexec.Check}
 // Hub is one hub of a cluster.
 type Hub struct {
 	// Set by Open.
-	cfg      Config
-	log      *slog.Logger
-	tap      *logtap.Tap // what log says goes through it
-	dir      *datadir.Dir
-	creds    credentials
-	own      atomic.Pointer[identity.Identity] // creds.identity, and what renews it
-	endpoint *transport.Endpoint
-	listener net.Listener
-	addr     state.HubAddr // where others reach this hub
-	raftPool *peers.Pool
-	hubPool  *peers.Pool
+	cfg   Config
+	log   *slog.Logger
+	tap   *logtap.Tap // what log says goes through it
+	dir   *datadir.Dir
+	creds credentials
+	// stateKeys are creds.stateKeys, and those that came since.
+	stateKeys stateKeys
+	own       atomic.Pointer[identity.Identity] // creds.identity, and what renews it
+	endpoint  *transport.Endpoint
+	listener  net.Listener
+	addr      state.HubAddr // where others reach this hub
+	raftPool  *peers.Pool
+	hubPool   *peers.Pool
 
 	store     *state.Store
 	peers     *peers.Peers

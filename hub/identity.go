@@ -53,6 +53,7 @@ type pending struct {
 type credentials struct {
 	identity  *identity.Identity
 	gossipKey []byte
+	stateKeys []pki.StateKey
 	pending   *pending // nil: the cluster knows this hub
 }
 
@@ -72,6 +73,9 @@ func loadCredentials(base string) (c credentials, ok bool, err error) {
 	}
 	if err != nil {
 		return credentials{}, false, damaged(err)
+	}
+	if c.stateKeys, err = pki.LoadStateKeys(base); err != nil {
+		return credentials{}, false, err
 	}
 	b, err := os.ReadFile(filepath.Join(base, pendingFile))
 	switch {
@@ -109,6 +113,11 @@ func (c *credentials) save(dir *datadir.Dir) error {
 	if err := dir.Write(filepath.Join(identityDir, gossipKeyFile), c.gossipKey, 0o600); err != nil {
 		return err
 	}
+	if len(c.stateKeys) > 0 {
+		if err := pki.SaveStateKeys(dir.File(identityDir), c.stateKeys); err != nil {
+			return datadir.DiskError("write the hub's state key", err)
+		}
+	}
 	if err := pki.Save(dir.File(identityDir), c.identity); err != nil {
 		return datadir.DiskError("write the hub's identity", err)
 	}
@@ -139,7 +148,13 @@ func bootstrap(cfg Config, dir *datadir.Dir, now time.Time) (credentials, error)
 	if err != nil {
 		return credentials{}, err
 	}
-	c := credentials{identity: id, gossipKey: cluster.GossipKey}
+	stateKey := pki.NewStateKey()
+	seal, err := stateKey.Seal(cluster)
+	if err != nil {
+		return credentials{}, err
+	}
+	c := credentials{identity: id, gossipKey: cluster.GossipKey, stateKeys: []pki.StateKey{stateKey}}
+	cluster = cluster.WithSeal(seal)
 	c.pending = &pending{Cluster: &cluster, Certificate: &issued}
 	for _, made := range []struct{ role, file string }{
 		{syncproto.RoleEdge, joinTokenFile}, {syncproto.RoleHub, hubJoinTokenFile},
@@ -188,6 +203,13 @@ func join(ctx context.Context, cfg Config, dir *datadir.Dir, dialer enroll.Diale
 				hubs = []string{addr}
 			}
 			c = credentials{identity: id, gossipKey: answer.GossipKey, pending: &pending{Hubs: hubs}}
+			if len(answer.StateKey) > 0 {
+				key, err := pki.ParseStateKey(answer.StateKey)
+				if err != nil {
+					return backoff.Permanent(err)
+				}
+				c.stateKeys = []pki.StateKey{key}
+			}
 			return nil
 		}
 		err := errors.Join(errs...)

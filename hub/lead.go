@@ -79,6 +79,7 @@ func (h *Hub) reign(ctx context.Context) *reign {
 		"periodic":  h.periodic.Lead,
 		"rollout":   h.rollouts.Lead,
 		"restores":  h.dropLeftover,
+		"secrets":   h.sealSecrets,
 	} {
 		group.Go(func() error {
 			if err := run(ctx); err != nil && ctx.Err() == nil {

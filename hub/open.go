@@ -82,6 +82,7 @@ func (h *Hub) open(ctx context.Context) error {
 		return err
 	}
 	h.creds = creds
+	h.stateKeys.set(creds.stateKeys)
 	h.own.Store(creds.identity)
 	h.renewAtStart()
 	give := pki.ServerTLS(h.self, cfg.Now)

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -58,8 +59,13 @@ func (h *Hub) keepCertificate(ctx context.Context) error {
 // tendCertificate does what is to be done: each step again until it has worked.
 func (h *Hub) tendCertificate(ctx context.Context) error {
 	view := h.store.View()
+	noKey := h.tendStateKey(ctx)
 	if cluster, ok := view.Cluster(); ok && h.authority == nil {
-		ca, err := pki.NewAuthority(*cluster)
+		opened, err := pki.OpenCluster(*cluster, h.stateKeys.list())
+		if err != nil {
+			return cmp.Or(noKey, err)
+		}
+		ca, err := pki.NewAuthority(opened)
 		if err != nil {
 			return err
 		}
@@ -74,16 +80,16 @@ func (h *Hub) tendCertificate(ctx context.Context) error {
 	select {
 	case <-h.ready:
 	default:
-		return nil // nothing can be recorded yet
+		return noKey // nothing can be recorded yet
 	}
 	record := pki.Record(h.self().Cert)
 	if _, ok := view.Certificate(record.Serial); ok {
-		return nil
+		return noKey
 	}
 	if err := h.apply(ctx, record); err != nil {
 		return fmt.Errorf("record the hub's certificate: %w", err)
 	}
-	return nil
+	return noKey
 }
 
 func (h *Hub) renewIfDue() error {

@@ -379,6 +379,7 @@ type Enrolled struct {
 	Hubs      []string `cbor:"4,keyasint"` // QUIC addresses
 	GossipKey []byte   `cbor:"5,keyasint,omitempty"`
 	Gossip    []string `cbor:"6,keyasint,omitempty"`
+	StateKey  []byte   `cbor:"7,keyasint,omitempty"` // of a hub: what the secrets in the cluster's state are sealed with
 }
 
 func (Hello) FrameType() FrameType        { return FrameHello }

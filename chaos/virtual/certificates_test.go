@@ -150,7 +150,7 @@ func mustRecord(t *testing.T, c *virtual.Cluster) {
 		}
 	}
 	for _, e := range c.Edges {
-		if n := strings.Count(text, fmt.Sprintf("edge:%s", e.Agent().NodeID())); n != 1 {
+		if n := strings.Count(text, fmt.Sprintf(`,"Subject":"edge:%s"`, e.Agent().NodeID())); n != 1 { // admissions begin with it
 			t.Errorf("%d certificates of %s are recorded", n, e.Name)
 		}
 	}

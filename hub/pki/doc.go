@@ -3,8 +3,9 @@
 // edges renew theirs and hubs sign their own anew, and gives the server's half of
 // a hub's TLS. What edges need as well is package syncproto/identity.
 //
-// hub.Open calls it. The CA and the tokens are kept in the replicated state
-// (package hub/state), so that any hub can sign; Save keeps one hub's own
+// hub.Open calls it. The CA and the hashes of tokens are kept in the replicated state
+// (package hub/state), so that any hub can sign; the CA's key is sealed there (see
+// StateKey). Save keeps one hub's own
 // certificate and key below its data directory, and SaveAuthority the CA's key, so
 // that a hub whose certificate ended while all hubs were off can renew it before
 // it has talked to anybody. It starts no goroutine.

@@ -23,7 +23,11 @@ const enrolTimeout = 15 * time.Second
 
 // Registry is what enrolment asks of the cluster's state.
 type Registry interface {
-	Cluster() (*state.Cluster, bool)
+	// Cluster is the cluster with its secrets in clear; CodeUnavailable where it is not
+	// known yet, or they cannot be opened.
+	Cluster() (state.Cluster, error)
+	// StateKey is what a hub that joins has to have (ParseStateKey); nil: nothing yet.
+	StateKey() []byte
 	Token(id string) (*state.JoinToken, bool)
 	// Known reports whether a hub or an edge of that name is a member already.
 	Known(role, name string) bool
@@ -167,11 +171,11 @@ func (e *Enrolment) Enroll(ctx context.Context, from Applicant, req syncproto.En
 
 func (e *Enrolment) enroll(ctx context.Context, held *x509.Certificate, req syncproto.Enroll) (syncproto.Enrolled, error) {
 	now := e.cfg.Now()
-	cluster, ok := e.cfg.Registry.Cluster()
-	if !ok {
-		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: this hub is not part of a cluster yet")
+	cluster, err := e.cfg.Registry.Cluster()
+	if err != nil {
+		return syncproto.Enrolled{}, err
 	}
-	ca, err := NewAuthority(*cluster)
+	ca, err := NewAuthority(cluster)
 	if err != nil {
 		return syncproto.Enrolled{}, err
 	}
@@ -214,7 +218,7 @@ func (e *Enrolment) enroll(ctx context.Context, held *x509.Certificate, req sync
 	quic, gossip := e.cfg.Hubs()
 	answer := syncproto.Enrolled{Cert: cert, CA: cluster.CACert, Cluster: cluster.ID, Hubs: quic}
 	if req.Role == syncproto.RoleHub {
-		answer.GossipKey, answer.Gossip = cluster.GossipKey, gossip
+		answer.GossipKey, answer.Gossip, answer.StateKey = cluster.GossipKey, gossip, e.cfg.Registry.StateKey()
 	}
 	return answer, nil
 }

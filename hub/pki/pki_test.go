@@ -38,8 +38,14 @@ type registry struct {
 	records []state.Certificate
 }
 
-func (r *registry) Cluster() (*state.Cluster, bool) { return r.cluster, r.cluster != nil }
-func (r *registry) Known(role, name string) bool    { return r.known[role+":"+name] }
+func (r *registry) StateKey() []byte { return []byte("the state key") }
+func (r *registry) Cluster() (state.Cluster, error) {
+	if r.cluster == nil {
+		return state.Cluster{}, fleet.Errorf(fleet.CodeUnavailable, "not part of a cluster yet")
+	}
+	return *r.cluster, nil
+}
+func (r *registry) Known(role, name string) bool { return r.known[role+":"+name] }
 func (r *registry) Token(id string) (*state.JoinToken, bool) {
 	t, ok := r.tokens[id]
 	return t, ok
@@ -272,8 +278,8 @@ func TestEnrollAnswers(t *testing.T) {
 			if len(r.records) != before+1 {
 				t.Fatal("the certificate is not recorded")
 			}
-			if (answer.GossipKey != nil) != (try.role == syncproto.RoleHub) {
-				t.Fatalf("gossip key given to a %s: %t", try.role, answer.GossipKey != nil)
+			if (answer.GossipKey != nil) != (try.role == syncproto.RoleHub) || (answer.StateKey != nil) != (try.role == syncproto.RoleHub) {
+				t.Fatalf("keys given to a %s: %t, %t", try.role, answer.GossipKey != nil, answer.StateKey != nil)
 			}
 		})
 	}

@@ -14,6 +14,8 @@ func (t *tx) applyCluster(c Command) Result {
 	switch c := c.(type) {
 	case ClusterInit:
 		return t.clusterInit(c)
+	case ClusterSeal:
+		return t.clusterSeal(c)
 	case Token:
 		return t.token(c)
 	case Hub:
@@ -44,6 +46,24 @@ func (t *tx) clusterInit(c ClusterInit) Result {
 		return refused(fleet.CodeConflict, "make cluster %s: there is a cluster, %s", c.Cluster.ID, row.ID)
 	}
 	t.clusters.put(k, &clusterRow{c.Cluster})
+	t.bump(tableCluster)
+	return Result{}
+}
+
+func (t *tx) clusterSeal(c ClusterSeal) Result {
+	row := t.clusters.at(t, key(tableCluster))
+	switch {
+	case row == nil || row.ID != c.ClusterID:
+		return refused(fleet.CodeConflict, "seal the secrets of cluster %s: this is not that cluster", fleet.Short(c.ClusterID))
+	case len(c.Sealed) == 0 || c.SealKey == "":
+		return refused(fleet.CodeInvalid, "seal the secrets of cluster %s: nothing is sealed", fleet.Short(c.ClusterID))
+	case len(row.Sealed) > 0 && row.SealKey != c.SealKey:
+		return refused(fleet.CodeConflict, "seal the secrets of cluster %s: they are sealed with the state key %s, not %s",
+			fleet.Short(c.ClusterID), row.SealKey, c.SealKey)
+	case len(row.Sealed) > 0:
+		return Result{}
+	}
+	t.clusters.put(key(tableCluster), &clusterRow{row.WithSeal(c)})
 	t.bump(tableCluster)
 	return Result{}
 }

@@ -39,6 +39,7 @@ const (
 	KindSnapshotRestore   Kind = 91
 	KindSnapshotDrop      Kind = 92
 	KindNodeRevoke        Kind = 110
+	KindClusterSeal       Kind = 112
 )
 
 // Command is an entry of the replicated log. Applying one is pure: everything
@@ -202,9 +203,27 @@ type Cluster struct {
 	ID        string
 	Region    string
 	CACert    []byte // DER
-	CAKey     []byte // PKCS #8 DER; replicated so that any leader can sign
-	GossipKey []byte
+	CAKey     []byte // PKCS #8 DER, in clear: what an older release made, until it is sealed
+	GossipKey []byte // likewise
 	CreatedAt int64
+	// Sealed are the CA's key and the gossip key, encrypted (see package pki) with the
+	// key that SealKey names. That key is in no state.
+	Sealed  []byte
+	SealKey string
+}
+
+// ClusterSeal takes the secrets of a cluster, which are in clear, out of its state. It
+// is refused (conflict) where they are sealed with another key.
+type ClusterSeal struct {
+	ClusterID string
+	Sealed    []byte
+	SealKey   string
+}
+
+// WithSeal is the cluster with its secrets sealed.
+func (c Cluster) WithSeal(s ClusterSeal) Cluster {
+	c.CAKey, c.GossipKey, c.Sealed, c.SealKey = nil, nil, s.Sealed, s.SealKey
+	return c
 }
 
 // Token stores a join token; a zero Token.Hash removes it.
@@ -311,6 +330,7 @@ func (Evals) Kind() Kind           { return KindEvals }
 func (AllocStop) Kind() Kind       { return KindAllocStop }
 func (Pool) Kind() Kind            { return KindPool }
 func (ClusterInit) Kind() Kind     { return KindClusterInit }
+func (ClusterSeal) Kind() Kind     { return KindClusterSeal }
 func (Token) Kind() Kind           { return KindToken }
 func (Fence) Kind() Kind           { return KindFence }
 func (NodeResync) Kind() Kind      { return KindNodeResync }

@@ -139,4 +139,5 @@ var commands = map[Kind]reflect.Type{
 	KindSnapshotRestore:   reflect.TypeFor[SnapshotRestore](),
 	KindSnapshotDrop:      reflect.TypeFor[SnapshotDrop](),
 	KindNodeRevoke:        reflect.TypeFor[NodeRevoke](),
+	KindClusterSeal:       reflect.TypeFor[ClusterSeal](),
 }

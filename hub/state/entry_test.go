@@ -87,6 +87,7 @@ func samples() []state.Command {
 		state.SnapshotRestore{Restore: "r", Size: 3, Sum: []byte{3}, EvalSeed: "s", Now: 90},
 		state.SnapshotDrop{Restore: "r"},
 		state.NodeRevoke{NodeID: n.ID, Reason: "stolen", EvalSeed: "s", Now: 110},
+		state.ClusterSeal{ClusterID: "c", Sealed: []byte{1, 2}, SealKey: "k"},
 	}
 }
 

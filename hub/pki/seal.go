@@ -1,0 +1,196 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// The replicated state has the CA's key and the gossip key sealed with a key that is in
+// no state, no snapshot and no log: each hub keeps it in a file, and a hub that joins is
+// handed it. So a stolen snapshot or log signs nothing.
+//
+// What is sealed: one byte of version (1), a nonce of 12 bytes, and AES-256-GCM of the
+// length of the CA's key (4 bytes, big endian), the CA's key and the gossip key. The
+// additional data is "skerry-cluster-secrets/1", a zero byte, the cluster's id, a zero
+// byte, and the CA's certificate (DER).
+const (
+	sealVersion = 1
+	sealLabel   = "skerry-cluster-secrets/1"
+
+	stateKeyBytes = 32 // AES-256
+	// fileStateKey has one key a line: the prefix, a space, and the key in base64.
+	fileStateKey   = "state-key"
+	stateKeyPrefix = "skerry-state-key-1"
+	// maxStateKeys bounds the keys that a hub keeps until it is known which one counts.
+	maxStateKeys = 16
+)
+
+// StateKey seals the secrets of a cluster.
+type StateKey [stateKeyBytes]byte
+
+// NewStateKey draws a key.
+func NewStateKey() StateKey {
+	var k StateKey
+	rand.Read(k[:]) // never fails
+	return k
+}
+
+// ParseStateKey reads a key that another hub handed over.
+func ParseStateKey(b []byte) (StateKey, error) {
+	if len(b) != stateKeyBytes {
+		return StateKey{}, fleet.Errorf(fleet.CodeInvalid, "read a state key: %d bytes, not %d", len(b), stateKeyBytes)
+	}
+	return StateKey(b), nil
+}
+
+// ID names the key, and tells nothing of it.
+func (k StateKey) ID() string {
+	sum := sha256.Sum256(append([]byte("skerry-state-key-id/1\x00"), k[:]...))
+	return hex.EncodeToString(sum[:8])
+}
+
+// String and LogValue name the key alone.
+func (k StateKey) String() string       { return "state key " + k.ID() }
+func (k StateKey) LogValue() slog.Value { return slog.StringValue(k.ID()) }
+
+// Seal is the command that takes the secrets of a cluster, which are in clear, out of
+// its state.
+func (k StateKey) Seal(c state.Cluster) (state.ClusterSeal, error) {
+	aead, err := k.aead()
+	if err != nil {
+		return state.ClusterSeal{}, err
+	}
+	plain := binary.BigEndian.AppendUint32(nil, uint32(len(c.CAKey)))
+	plain = append(append(plain, c.CAKey...), c.GossipKey...)
+	sealed := make([]byte, 1+aead.NonceSize(), 1+aead.NonceSize()+len(plain)+aead.Overhead())
+	sealed[0] = sealVersion
+	rand.Read(sealed[1:]) // never fails
+	sealed = aead.Seal(sealed, sealed[1:], plain, sealData(c))
+	return state.ClusterSeal{ClusterID: c.ID, Sealed: sealed, SealKey: k.ID()}, nil
+}
+
+func sealData(c state.Cluster) []byte {
+	return slices.Concat([]byte(sealLabel), []byte{0}, []byte(c.ID), []byte{0}, c.CACert)
+}
+
+func (k StateKey) aead() (cipher.AEAD, error) {
+	block, err := aes.NewCipher(k[:])
+	if err != nil {
+		return nil, fmt.Errorf("set up AES: %w", err)
+	}
+	return cipher.NewGCM(block)
+}
+
+// OpenCluster returns a cluster with its secrets in clear, by whichever of keys they
+// are sealed with.
+func OpenCluster(c state.Cluster, keys []StateKey) (state.Cluster, error) {
+	if len(c.Sealed) == 0 {
+		return c, nil // an older release made it
+	}
+	i := slices.IndexFunc(keys, func(k StateKey) bool { return k.ID() == c.SealKey })
+	if i < 0 {
+		return state.Cluster{}, missingStateKey(c, keys)
+	}
+	aead, err := keys[i].aead()
+	if err != nil {
+		return state.Cluster{}, err
+	}
+	damaged := func(why string) error {
+		return fleet.Errorf(fleet.CodeInvalid, "open the secrets of cluster %s: %s", fleet.Short(c.ID), why)
+	}
+	if c.Sealed[0] != sealVersion {
+		return state.Cluster{}, fleet.Errorf(fleet.CodeVersion, "open the secrets of cluster %s: they are sealed in version %d", fleet.Short(c.ID), c.Sealed[0]).
+			WithHint("a newer release wrote it; upgrade this hub")
+	}
+	sealed := c.Sealed[1:]
+	if len(sealed) < aead.NonceSize() {
+		return state.Cluster{}, damaged("they are cut short")
+	}
+	plain, err := aead.Open(nil, sealed[:aead.NonceSize()], sealed[aead.NonceSize():], sealData(c))
+	if err != nil {
+		return state.Cluster{}, damaged("they were changed, or sealed for another cluster")
+	}
+	if len(plain) < 4 || uint64(binary.BigEndian.Uint32(plain)) > uint64(len(plain)-4) {
+		return state.Cluster{}, damaged("their length is wrong")
+	}
+	n := binary.BigEndian.Uint32(plain)
+	c.CAKey, c.GossipKey = plain[4:4+n], plain[4+n:]
+	c.Sealed, c.SealKey = nil, ""
+	return c, nil
+}
+
+// missingStateKey says which key is needed, and what this hub has.
+func missingStateKey(c state.Cluster, keys []StateKey) error {
+	has := "this hub has none"
+	if len(keys) > 0 {
+		var ids []string
+		for _, k := range keys {
+			ids = append(ids, k.ID())
+		}
+		has = "this hub has " + strings.Join(ids, ", ")
+	}
+	return fleet.Errorf(fleet.CodeUnavailable, "open the secrets of cluster %s: they are sealed with the state key %s, and %s",
+		fleet.Short(c.ID), c.SealKey, has).
+		WithHint("a hub that reaches another one fetches it; else copy the file identity/state-key from another hub's data directory, or from a backup of this one")
+}
+
+// SaveStateKeys writes the keys below dir, durably and with mode 0600.
+func SaveStateKeys(dir string, keys []StateKey) error {
+	var text bytes.Buffer
+	for _, k := range keys {
+		fmt.Fprintf(&text, "%s %s\n", stateKeyPrefix, base64.StdEncoding.EncodeToString(k[:]))
+	}
+	return write(dir, fileStateKey, text.Bytes(), 0o600)
+}
+
+// LoadStateKeys reads what SaveStateKeys wrote; none where there is no such file.
+func LoadStateKeys(dir string) ([]StateKey, error) {
+	path := filepath.Join(dir, fileStateKey)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the state key: %w", err)
+	}
+	var keys []StateKey
+	for line := range strings.Lines(string(text)) {
+		prefix, encoded, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if prefix == "" {
+			continue
+		}
+		b, err := base64.StdEncoding.DecodeString(encoded)
+		if prefix != stateKeyPrefix || err != nil || len(b) != stateKeyBytes || len(keys) == maxStateKeys {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "read %s: it is no list of at most %d state keys", path, maxStateKeys).
+				WithHint("remove it: a hub that reaches another one fetches the key; or copy the file from another hub")
+		}
+		keys = append(keys, StateKey(b))
+	}
+	return keys, nil
+}
+
+// WithStateKey adds a key to those of a hub, the newest last.
+func WithStateKey(keys []StateKey, k StateKey) []StateKey {
+	if slices.Contains(keys, k) {
+		return keys
+	}
+	keys = append(slices.Clone(keys), k)
+	return keys[max(0, len(keys)-maxStateKeys):]
+}
