@@ -137,7 +137,7 @@ func nodeLine(v *state.View, n *fleet.Node) NodeLine {
 		line.DisconnectedAt = &at
 	}
 	for al := range v.AllocsByNode(n.ID) {
-		if !al.Terminal() {
+		if !al.Terminal() || al.ClientStatus == fleet.ClientUnknown { // told to stop, and nobody knows whether it has
 			line.Allocs[al.ClientStatus]++
 		}
 	}

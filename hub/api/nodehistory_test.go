@@ -98,3 +98,27 @@ func TestFleetStatusOfSomeNodes(t *testing.T) {
 		t.Errorf("%d %s", status, said)
 	}
 }
+
+// TestFleetStatusCountsWhatMayStillRun has an edge go away with an allocation that was told
+// to stop before: nobody knows whether it has.
+func TestFleetStatusCountsWhatMayStillRun(t *testing.T) {
+	h, srv, c := mustServe(t)
+	mustJobs(t, c, 2)
+	stays, stops := mustPlace(t, h, "j00"), mustPlace(t, h, "j01")
+	for i, id := range []fleet.AllocID{stays, stops} {
+		mustReport(t, h, fleet.Seq(i+1), fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: fleet.ClientRunning})
+	}
+	al, _ := h.store.View().Alloc(stops)
+	stopped := *al
+	stopped.DesiredStatus = fleet.DesiredStop
+	mustApply(t, h, state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{nodeID: {stopped}}}})
+	mustApply(t, h, state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: nodeID, Epoch: 1, Reason: "no beat"}}, EvalSeed: "s", Now: 9})
+	status, said := mustGet(t, srv.URL+"/v1/fleet/status?stale")
+	var s api.FleetStatus
+	if err := json.Unmarshal([]byte(said), &s); err != nil || status != 200 {
+		t.Fatal(status, said, err)
+	}
+	if got := s.Nodes[0].Allocs; got[fleet.ClientUnknown] != 1 || got[fleet.ClientRunning] != 1 {
+		t.Errorf("allocations %v, want the stopping one to be unknown, and the other as its evaluation leaves it", got)
+	}
+}

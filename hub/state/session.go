@@ -156,12 +156,34 @@ func (t *tx) missed(m NodeMissed, w *wake) bool {
 	t.become(n, status, m.Reason, w.now)
 	t.nodeMark(n, string(status), m.Reason, w.now)
 	t.markAllocs(n, "node "+string(status), m.Reason, w.now)
+	if status == fleet.NodeDisconnected {
+		t.markStoppingUnknown(n, m.Reason, w.now)
+	}
 	for _, id := range t.allocsOn(n.ID) {
 		if a := t.alloc(id); t.concerns(&a.Alloc, since) {
 			w.want(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
 		}
 	}
 	return true
+}
+
+// markStoppingUnknown has allocations that were told to stop become unknown with their
+// node: no evaluation decides on them any more, and nobody knows whether they have stopped.
+// Nomad's rules leave them as they are.
+func (t *tx) markStoppingUnknown(n *nodeRow, why string, now int64) {
+	if p := t.poolOf(n.NodePool); p != nil && p.DefaultDisconnect == fleet.DisconnectNomad {
+		return
+	}
+	for _, id := range t.allocsOn(n.ID) {
+		a := t.alloc(id)
+		if !a.ServerTerminal() || a.ClientTerminal() || a.ClientStatus == fleet.ClientUnknown {
+			continue
+		}
+		t.changeAlloc(id, now, func(a *allocRow) {
+			a.ClientStatus = fleet.ClientUnknown
+			a.history.add(t.allocMark(a, fleet.ClientUnknown, why, now))
+		})
+	}
 }
 
 // mayLive reports whether something on a node shall be waited for while its link

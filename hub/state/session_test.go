@@ -186,6 +186,54 @@ func TestNodeStatus(t *testing.T) {
 	}
 }
 
+// What was told to stop and has not said that it did is out of sight with its node, also
+// where no evaluation looks at its job any more, and shows what its edge says when that is
+// back. Nomad's rules leave it as it is.
+func TestStoppingAllocsOfANodeThatIsAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		jobType, pool string
+		away          string
+	}{
+		"service":             {fleet.JobTypeService, "", fleet.ClientUnknown},
+		"system":              {fleet.JobTypeSystem, "", fleet.ClientUnknown},
+		"sysbatch":            {fleet.JobTypeSysBatch, "", fleet.ClientUnknown},
+		"under Nomad's rules": {fleet.JobTypeService, fleet.DisconnectNomad, fleet.ClientRunning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newT(t)
+			w.must(state.Pool{Pool: fleet.Pool{Name: fleet.DefaultPool, DefaultDisconnect: c.pool}})
+			id := w.node("n1")
+			shop, till := job("shop", c.jobType, 3), job("till", fleet.JobTypeService, 1)
+			till.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: ptr(time.Hour)} // waits under any rules
+			w.register(shop)
+			w.register(till)
+			ids := w.place("shop", id, 3)
+			stays := w.place("till", id, 1)
+			w.report(id, fleet.ClientRunning, append(ids, stays...)...)
+			for _, a := range ids {
+				stopped := *w.getAlloc(a)
+				stopped.DesiredStatus, stopped.DesiredDescription = fleet.DesiredStop, "not wanted"
+				w.update(stopped)
+			}
+			w.report(id, fleet.ClientComplete, ids[2])
+			w.miss(id)
+			if n := w.getNode(id); n.Status != fleet.NodeDisconnected {
+				t.Fatalf("the node is %s", n.Status)
+			}
+			w.wantStatus(ids[0], c.away, fleet.ClientRunning)
+			w.wantStatus(ids[1], c.away, fleet.ClientRunning)
+			w.wantStatus(ids[2], fleet.ClientComplete, fleet.ClientComplete)
+			w.wantStatus(stays[0], fleet.ClientRunning, fleet.ClientRunning) // the evaluation's to decide
+			w.pass(time.Minute)
+			w.journal(id, says(ids[0], fleet.ClientComplete))
+			w.session(id)
+			w.send(w.pending(id))
+			w.wantStatus(ids[0], fleet.ClientComplete, fleet.ClientComplete)
+			w.wantStatus(ids[1], fleet.ClientRunning, fleet.ClientRunning)
+		})
+	}
+}
+
 // One evaluation a job, for jobs that have something to decide, however many
 // nodes miss their deadline in one entry (A20).
 func TestNodeStatusEvals(t *testing.T) {
