@@ -210,6 +210,84 @@ func TestSessionThatNeverBeatGetsADeadline(t *testing.T) {
 	})
 }
 
+// The deadline of an older session does not stand for a new one that never beat.
+func TestNewSessionDoesNotInheritADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		old := c.mustConnect("n", "")
+		l := newLiveness(c, nil)
+		defer background(t, l.Lead)()
+		synctest.Wait()
+		l.Beat(liveness.Beat{Node: "n", Epoch: old, TTL: time.Hour})
+		time.Sleep(time.Minute)
+		c.mustConnect("n", "")
+		time.Sleep(14 * time.Second)
+		c.expect("n=ready")
+		time.Sleep(7 * time.Second) // found by a sweep within 5 s
+		c.expect("n=down")
+	})
+}
+
+// refusing has a beat come while a missed deadline is being committed, which fails.
+type refusing struct {
+	*cluster
+	missed func()
+}
+
+func (r *refusing) Apply(ctx context.Context, cmd state.Command) (state.Result, error) {
+	if _, ok := cmd.(state.NodeStatus); ok && r.missed != nil {
+		r.missed()
+		r.missed = nil
+		return state.Result{}, fleet.Errorf(fleet.CodeUnavailable, "no leader")
+	}
+	return r.cluster.Apply(ctx, cmd)
+}
+
+// A beat that comes while its session's deadline is being committed counts: what could not
+// be committed is not tried again.
+func TestBeatWhileTheDeadlineIsCommitted(t *testing.T) {
+	for name, newer := range map[string]bool{"of the same session": false, "of a newer session": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				epoch := c.mustConnect("n", "")
+				r := &refusing{cluster: c}
+				l := liveness.New(liveness.Config{Policy: policy, State: c, Apply: r, Hubs: func() int { return 1 }})
+				r.missed = func() {
+					if newer {
+						epoch = c.mustConnect("n", "")
+					}
+					l.Beat(liveness.Beat{Node: "n", Epoch: epoch, TTL: 10 * time.Second})
+				}
+				defer background(t, l.Lead)()
+				time.Sleep(15*time.Second + 14*time.Second)
+				c.expect("n=ready")
+				time.Sleep(2 * time.Second)
+				c.expect("n=down")
+			})
+		})
+	}
+}
+
+// A beat that overtakes its session's entry keeps its deadline, though the state still shows
+// the node as down.
+func TestBeatBeforeItsSessionIsApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		epoch := c.mustConnect("n", "")
+		c.mustApply(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: "n", Epoch: epoch}}, Now: time.Now().UnixNano()})
+		l := newLiveness(c, nil)
+		defer background(t, l.Lead)()
+		time.Sleep(time.Second)
+		l.Beat(liveness.Beat{Node: "n", Epoch: epoch + 1, TTL: 10 * time.Second})
+		time.Sleep(12 * time.Second) // two sweeps
+		c.mustConnect("n", "")
+		c.expect("n=ready")
+		time.Sleep(4 * time.Second)
+		c.expect("n=down")
+	})
+}
+
 func TestBeatOfAnOlderSessionDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)

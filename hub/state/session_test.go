@@ -262,6 +262,77 @@ func TestNodeStatusEvals(t *testing.T) {
 	}
 }
 
+// A deadline belongs to a session. One of an older session, which passed or was decided on
+// before the newer one came, does not touch the node.
+func TestDeadlineOfAnotherSession(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", id, 1)
+	w.report(id, fleet.ClientRunning, ids...)
+	w.session(id)
+	expect := func(status fleet.NodeStatus) {
+		t.Helper()
+		for _, epoch := range []fleet.Epoch{0, 1, w.getNode(id).Epoch - 1, w.getNode(id).Epoch + 1} {
+			res := w.must(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: id, Epoch: epoch, Reason: "missed"}}, EvalSeed: w.seed(), Now: w.nano()})
+			if n := w.getNode(id); len(res.Moved) > 0 || n.Status != status || n.DisconnectedAt != 0 {
+				t.Fatalf("missed in epoch %d, the node's is %d: it is %s, want %s", epoch, n.Epoch, n.Status, status)
+			}
+		}
+		w.wantEvals("shop")
+	}
+	expect(fleet.NodeReady)
+	w.miss(id)
+	w.must(state.Evals{Evals: w.ended("shop"), Now: w.nano()})
+	w.journal(id, fleet.Transition{Kind: fleet.TransitionAgent})
+	w.session(id)
+	expect(fleet.NodeInitializing)
+}
+
+// Ready comes with the last row of the head that the Hello announced, not one before it.
+func TestReadyWithTheLastRowOfTheHead(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", id, 1)
+	w.report(id, fleet.ClientRunning, ids...)
+	w.miss(id)
+	w.journal(id, fleet.Transition{Kind: fleet.TransitionDisconnect}, says(ids[0], fleet.ClientFailed), fleet.Transition{Kind: fleet.TransitionReconnect})
+	w.session(id)
+	for {
+		n := w.getNode(id)
+		if want := n.Applied >= n.JournalHead; (n.Status == fleet.NodeReady) != want {
+			t.Fatalf("%s with row %d of %d", n.Status, n.Applied, n.JournalHead)
+		}
+		if n.Status == fleet.NodeReady {
+			return
+		}
+		w.send(w.rows(id, int(n.Applied)+1, int(n.Applied)+1))
+	}
+}
+
+// A plan that was made while the node was away comes when it is ready again: what runs there
+// is not unknown, nor lost.
+func TestStalePlanLeavesAReadyNode(t *testing.T) {
+	w := newT(t)
+	id := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	ids := w.place("shop", id, 1)
+	w.report(id, fleet.ClientRunning, ids...)
+	w.miss(id)
+	for _, status := range []string{fleet.ClientUnknown, fleet.ClientLost} {
+		stale := w.concluded(status, ids...)
+		if w.getNode(id).Status != fleet.NodeReady {
+			w.session(id)
+		}
+		w.update(stale...)
+		w.wantStatus(ids[0], fleet.ClientRunning, fleet.ClientRunning)
+		if a := w.getAlloc(ids[0]); a.NeedsToReconnect() {
+			t.Errorf("%s by a stale plan is recorded: %+v", status, a.AllocStates)
+		}
+	}
+}
+
 // Out of sight and back: unknown until the history is in, then what the edge
 // reported last, with one evaluation a job (A10, A11, A17). I1: the node is not ready
 // before that.
