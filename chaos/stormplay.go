@@ -266,7 +266,7 @@ func (s *storm) restartTask(ctx context.Context, e *cluster.Edge, why string) er
 // forsake has a person on site end what a restored cluster has no record of.
 func (s *storm) forsake(ctx context.Context, e *cluster.Edge, id fleet.AllocID) error {
 	s.watch.observe(check.Observation{Request: &check.Request{Edge: e.Name, Alloc: id, What: "stop"}})
-	return e.Local().Stop(ctx, local.StopRequest{Alloc: id, Reason: "the restored cluster does not know it"})
+	return e.Local().Stop(ctx, local.StopRequest{Alloc: id, Reason: "the restored cluster does not know it", MayReturn: true})
 }
 
 func (s *storm) runsOn(ctx context.Context, e *cluster.Edge, id fleet.AllocID) bool {

@@ -43,6 +43,10 @@ func (d desired) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fle
 	return d.j.Stop(ctx, stop, ts...)
 }
 
+func (d desired) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
+	return d.j.KeepStopped(ctx, ids, kept, ts...)
+}
+
 func (d desired) Remove(ctx context.Context, id fleet.AllocID) error { return d.j.Remove(ctx, id) }
 
 // past is the journal as the allocations want it.

@@ -180,7 +180,17 @@ func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
 	if err != nil {
 		return err
 	}
-	return a.e.allocs.Stop(ctx, id, req.Reason, req.NoShutdownDelay)
+	return a.e.allocs.Stop(ctx, id, allocs.StopOnSite{Reason: req.Reason, NoDelay: req.NoShutdownDelay, MayReturn: req.MayReturn})
+}
+
+// Start lets run again what somebody on site had stopped.
+func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (local.Started, error) {
+	id, err := a.resolve(ctx, alloc)
+	if err != nil {
+		return local.Started{}, err
+	}
+	name, waiting, err := a.e.allocs.Start(ctx, id, reason)
+	return local.Started{Name: name, Waiting: waiting}, err
 }
 
 // Restart restarts one task, or all.

@@ -206,6 +206,9 @@ type DesiredAlloc struct {
 	StopWindows []DesiredWindow `cbor:"15,keyasint,omitempty"`
 	// StopNow is NoDelay of such a DesiredStop, and kept in the same way.
 	StopNow bool `cbor:"16,keyasint,omitempty"`
+	// KeptStopped says that somebody on site stopped it, and wants no other one of its name
+	// to run there: kept by the edge's journal alone.
+	KeptStopped bool `cbor:"17,keyasint,omitempty"`
 }
 
 // DesiredStop names an allocation to stop and says why.

@@ -113,6 +113,7 @@ type wireDesiredAlloc struct {
 	Allotment   *wireAllotment     `cbor:"14,keyasint,omitempty"`
 	StopWindows []DesiredWindow    `cbor:"15,keyasint,omitempty"`
 	StopNow     bool               `cbor:"16,keyasint,omitempty"`
+	KeptStopped bool               `cbor:"17,keyasint,omitempty"`
 }
 
 // MarshalCBOR writes the frozen form.
@@ -121,7 +122,7 @@ func (d DesiredAlloc) MarshalCBOR() ([]byte, error) {
 		ID: d.ID, Namespace: d.Namespace, JobID: d.JobID, JobVersion: d.JobVersion, JobHash: d.JobHash,
 		TaskGroup: d.TaskGroup, Name: d.Name, NodeName: d.NodeName, Resources: wireResources(d.Resources),
 		Previous: d.Previous, CreateIndex: d.CreateIndex, ModifyIndex: d.ModifyIndex, Deployment: d.Deployment, StopWindows: d.StopWindows,
-		StopNow: d.StopNow, Allotment: allotmentToWire(d.Allotment),
+		StopNow: d.StopNow, KeptStopped: d.KeptStopped, Allotment: allotmentToWire(d.Allotment),
 	})
 }
 
@@ -135,7 +136,7 @@ func (d *DesiredAlloc) UnmarshalCBOR(b []byte) error {
 		ID: w.ID, Namespace: w.Namespace, JobID: w.JobID, JobVersion: w.JobVersion, JobHash: w.JobHash,
 		TaskGroup: w.TaskGroup, Name: w.Name, NodeName: w.NodeName, Resources: fleet.Resources(w.Resources),
 		Previous: w.Previous, CreateIndex: w.CreateIndex, ModifyIndex: w.ModifyIndex, Deployment: w.Deployment, StopWindows: w.StopWindows,
-		StopNow: w.StopNow, Allotment: w.Allotment.allotment(),
+		StopNow: w.StopNow, KeptStopped: w.KeptStopped, Allotment: w.Allotment.allotment(),
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func LocalCommand() *cobra.Command {
 	flags.StringVar(&f.socket, "socket", "", "the edge's socket (default: "+SocketName+" in its data directory)")
 	flags.BoolVar(&f.json, "json", false, "write JSON")
 	settings.AddFlag(flags)
-	cmd.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.restartCommand(), f.historyCommand())
+	cmd.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.startCommand(), f.restartCommand(), f.historyCommand())
 	return cmd
 }
 
@@ -210,6 +210,7 @@ func (f *localFlags) logsCommand() *cobra.Command {
 	var tail int64
 	cmd := &cobra.Command{
 		Use: "logs ALLOC [TASK]", Short: "Show what a task wrote", Args: cobra.RangeArgs(1, 2),
+		Example: `  skerry local logs --data-dir /var/lib/skerry-edge -f 1d697ed5 backend`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -259,7 +260,10 @@ func CopyLogs(ctx context.Context, w io.Writer, from io.Reader, asJSON bool) err
 func (f *localFlags) stopCommand() *cobra.Command {
 	var req local.StopRequest
 	cmd := &cobra.Command{
-		Use: "stop ALLOC", Short: "Stop an allocation, and keep it stopped", Args: cobra.ExactArgs(1),
+		Use: "stop ALLOC", Short: "Stop an allocation, and start none of its name here until 'local start'", Args: cobra.ExactArgs(1),
+		Long: `Stop an allocation. What the hubs send in its place does not start on this machine,
+also after a reboot, until 'local start' lets it. The hubs may start it on another edge.`,
+		Example: `  skerry local stop --data-dir /var/lib/skerry-edge --reason 'it smokes' 1d697ed5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -269,11 +273,48 @@ func (f *localFlags) stopCommand() *cobra.Command {
 			if err := c.Stop(cmd.Context(), req); err != nil {
 				return err
 			}
-			return f.done(cmd, args[0], "stopped", "Allocation %s is stopped; the hub will hear of it when the link is there.\n")
+			if req.MayReturn {
+				return f.done(cmd, args[0], "stopped", "Allocation %s is stopped; the hubs may start another one in its place.\n")
+			}
+			return f.done(cmd, args[0], "stopped", "Allocation %s is stopped. What the hubs send in its place does not start here until 'local start'; "+
+				"they may start it on another edge.\n")
 		},
 	}
 	cmd.Flags().StringVar(&req.Reason, "reason", "stopped on site", "why, for the history")
 	cmd.Flags().BoolVar(&req.NoShutdownDelay, "no-shutdown-delay", false, "without the shutdown_delay of its group and its tasks; also where it waits for it already")
+	cmd.Flags().BoolVar(&req.MayReturn, "may-return", false, "let what the hubs send in its place start here")
+	return cmd
+}
+
+func (f *localFlags) startCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "start ALLOC", Short: "Let run again what 'local stop' has stopped", Args: cobra.ExactArgs(1),
+		Long: `Let run again what 'local stop' has stopped, by the id of that allocation or of the one
+that waits. An allocation that has ended does not run again: what the hubs sent in its place
+starts, at once where it is here, else when the link is there.`,
+		Example: `  skerry local start --data-dir /var/lib/skerry-edge 1d697ed5`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := f.client()
+			if err != nil {
+				return err
+			}
+			s, err := c.Start(cmd.Context(), fleet.AllocID(args[0]), reason)
+			if err != nil {
+				return err
+			}
+			if f.json {
+				return console.JSON(cmd.OutOrStdout(), s)
+			}
+			what := "It starts now."
+			if s.Waiting == 0 { // an allocation that has ended does not run again
+				what = "Nothing of that name waits here: it starts when the hubs send it, which takes a link."
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s may run here again. %s\n", s.Name, what)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "started on site", "why, for the history")
 	return cmd
 }
 
@@ -281,6 +322,7 @@ func (f *localFlags) restartCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "restart ALLOC [TASK]", Short: "Restart an allocation's tasks, or one of them", Args: cobra.RangeArgs(1, 2),
+		Example: `  skerry local restart --data-dir /var/lib/skerry-edge 1d697ed5 backend`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {
@@ -311,6 +353,8 @@ func (f *localFlags) done(cmd *cobra.Command, alloc, what, message string) error
 func (f *localFlags) historyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "history [ALLOC]", Short: "Show the journal: of one allocation, or all of it", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry local history --data-dir /var/lib/skerry-edge
+  skerry local history --data-dir /var/lib/skerry-edge 1d697ed5`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := f.client()
 			if err != nil {

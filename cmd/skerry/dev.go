@@ -161,7 +161,7 @@ func stopAll(ctx context.Context, c *local.Client) error {
 				continue
 			}
 			asked[a.ID] = true
-			if err := c.Stop(ctx, local.StopRequest{Alloc: a.ID, Reason: "skerry dev ends"}); err != nil {
+			if err := c.Stop(ctx, local.StopRequest{Alloc: a.ID, Reason: "skerry dev ends", MayReturn: true}); err != nil {
 				return fmt.Errorf("stop allocation %s: %w", fleet.Short(a.ID), err)
 			}
 		}

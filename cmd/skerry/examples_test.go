@@ -34,7 +34,7 @@ func TestExamples(t *testing.T) {
 	}
 	var walk func(c *cobra.Command)
 	walk = func(c *cobra.Command) {
-		if c.Runnable() && c.Example == "" && !strings.HasPrefix(c.CommandPath(), "skerry local") {
+		if c.Runnable() && c.Example == "" {
 			t.Errorf("%s: its help has no example", c.CommandPath())
 		}
 		for _, sub := range c.Commands() {

@@ -212,7 +212,7 @@ func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
 // orphansLine says what a node keeps that the cluster does not know, and what to do.
 func orphansLine(ids []fleet.AllocID) string {
 	return fmt.Sprintf("keeps %d allocations that the cluster does not know: %s. They run until somebody stops them there "+
-		"(skerry local stop ID); a job that is registered again gets new ones", len(ids), firstIDs(ids))
+		"(skerry local stop --may-return ID); a job that is registered again gets new ones", len(ids), firstIDs(ids))
 }
 
 // firstIDs names the first of some allocations, and counts the others.

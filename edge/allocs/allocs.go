@@ -29,6 +29,9 @@ type Desired interface {
 	Adopt(ctx context.Context, d syncproto.Desired) error
 	// Stop journals a stop of the edge's own, together with the rows that say so.
 	Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error
+	// KeepStopped journals that no other allocation of a stopped one's name is to run, or
+	// that it may again, together with the rows that say so.
+	KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error
 	// Remove forgets an allocation that has ended, but not that it has.
 	Remove(ctx context.Context, id fleet.AllocID) error
 }
@@ -55,9 +58,12 @@ type Want struct {
 	Stop       bool
 	StopReason string
 	// Windows are those in which the stop may begin; none: at once.
-	Windows   []fleet.UpdateWindow
-	NoDelay   bool        // of the stop: it leaves out every shutdown_delay
-	Mentioned fleet.Index // of the delivery that named it last
+	Windows []fleet.UpdateWindow
+	NoDelay bool // of the stop: it leaves out every shutdown_delay
+	// KeptStopped says that somebody on site stopped it, and wants no other one of its name
+	// to run here.
+	KeptStopped bool
+	Mentioned   fleet.Index // of the delivery that named it last
 }
 
 // State is what an allocation's rows add up to.
@@ -270,26 +276,71 @@ func (a *Allocs) Restate(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops an allocation on behalf of somebody on site, for good; noDelay leaves out every
-// shutdown_delay, also of one that stops already. It returns when that is journaled.
-func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, reason string, noDelay bool) error {
+// StopOnSite is how somebody on site stops an allocation.
+type StopOnSite struct {
+	Reason string
+	// NoDelay leaves out every shutdown_delay, also of one that stops already.
+	NoDelay bool
+	// MayReturn lets what the hubs send in its place start here.
+	MayReturn bool
+}
+
+// Stop stops an allocation on behalf of somebody on site, for good. Nothing of its name starts
+// here until Start, unless how says that it may. It returns when that is journaled.
+func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) error {
 	w, err := a.running(ctx, id)
 	if err != nil {
 		return err
 	}
-	if w.Stop && (!noDelay || w.NoDelay) {
+	if w.Stop && (!how.NoDelay || w.NoDelay) {
 		return fleet.Errorf(fleet.CodeConflict, "allocation %s is stopping already: %s", fleet.Short(id), w.StopReason)
 	}
-	why := onSite("stopped on site", reason)
-	if noDelay {
-		why = onSite("stopped on site without its shutdown_delay", reason)
+	why := onSite("stopped on site", how.Reason)
+	if how.NoDelay {
+		why = onSite("stopped on site without its shutdown_delay", how.Reason)
+	}
+	if !how.MayReturn {
+		// First, so that an agent that is killed in between does not start the one that follows.
+		if err := a.cfg.Desired.KeepStopped(ctx, []fleet.AllocID{id}, true); err != nil {
+			return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
+		}
 	}
 	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: why}
-	if err := a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why, NoDelay: noDelay}, row); err != nil {
+	if err := a.cfg.Desired.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why, NoDelay: how.NoDelay}, row); err != nil {
 		return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
 	}
 	a.Nudge()
 	return nil
+}
+
+// Start lets run again what somebody on site had stopped: all that has the name of the
+// allocation. It returns the name, and how many allocations of it wait here to run.
+func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (called string, waiting int, err error) {
+	wants, err := a.cfg.Desired.Wants(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	of := wants[id].Alloc
+	var kept []fleet.AllocID
+	for _, other := range sortedKeys(wants) {
+		w := wants[other]
+		switch {
+		case nameOf(&w.Alloc) != nameOf(&of):
+		case w.KeptStopped:
+			kept = append(kept, other)
+		case !w.Stop && !a.cfg.Past.States()[other].Ended():
+			waiting++
+		}
+	}
+	if len(kept) == 0 {
+		return "", 0, fleet.Errorf(fleet.CodeConflict, "start %s: nobody has stopped it on site", of.Name)
+	}
+	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: onSite("may run again", reason)}
+	if err := a.cfg.Desired.KeepStopped(ctx, kept, false, row); err != nil {
+		return "", 0, fmt.Errorf("start %s: %w", of.Name, err)
+	}
+	a.Nudge()
+	return of.Name, waiting, nil
 }
 
 // Restart restarts one task of an allocation, or all for "", on behalf of

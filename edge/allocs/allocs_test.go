@@ -98,6 +98,17 @@ func (n *notebook) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...f
 	return nil
 }
 
+func (n *notebook) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
+	n.mu.Lock()
+	for _, id := range ids {
+		w := n.wants[id]
+		w.KeptStopped = kept
+		n.wants[id] = w
+	}
+	n.mu.Unlock()
+	return n.Record(ctx, ts...)
+}
+
 func (n *notebook) Remove(_ context.Context, id fleet.AllocID) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -624,7 +635,7 @@ func TestOperatorOnSite(t *testing.T) {
 		if r := f.of("a")[0]; len(r.restarted) != 2 || r.restarted[1] != ": SIGHUP, signalled by an operator" {
 			t.Fatalf("signalled: %q", r.restarted)
 		}
-		if err := l.Stop(ctx, "a", "too loud", false); err != nil {
+		if err := l.Stop(ctx, "a", allocs.StopOnSite{Reason: "too loud"}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -640,7 +651,7 @@ func TestOperatorOnSite(t *testing.T) {
 		if s := n.States()["a"]; s.ClientStatus != fleet.ClientComplete {
 			t.Fatalf("state: %+v", s)
 		}
-		if err := l.Stop(ctx, "a", "", false); fleet.CodeOf(err) != fleet.CodeConflict {
+		if err := l.Stop(ctx, "a", allocs.StopOnSite{}); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Fatalf("stop what has ended: %v", err)
 		}
 		if err := l.Restart(ctx, "nobody", "", ""); fleet.CodeOf(err) != fleet.CodeNotFound {

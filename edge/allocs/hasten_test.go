@@ -5,6 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"skerry/edge/allocs"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
@@ -64,7 +65,7 @@ func TestStopsOnSiteWithoutTheirDelay(t *testing.T) {
 		f.of("a")[0].linger.Store(true)
 		stop := func(noDelay bool, code fleet.Code, did ...string) {
 			t.Helper()
-			if err := l.Stop(t.Context(), "a", "smoke", noDelay); fleet.CodeOf(err) != code {
+			if err := l.Stop(t.Context(), "a", allocs.StopOnSite{Reason: "smoke", NoDelay: noDelay}); fleet.CodeOf(err) != code {
 				t.Fatalf("without delay %t: %v", noDelay, err)
 			}
 			synctest.Wait()

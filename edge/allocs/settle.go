@@ -45,12 +45,29 @@ func (a *Allocs) settle(ctx context.Context, first bool) (next time.Duration, er
 			a.note(id, why)
 			continue
 		}
+		if why := held.keptStopped(wants[id], s); why != "" {
+			a.note(id, why)
+			failed = append(failed, a.sayOnce(ctx, id, s, why))
+			continue
+		}
 		failed = append(failed, a.begin(ctx, wants[id], s, first))
 	}
 	a.followChecks(ctx, wants)
 	due, err := a.judgeHealth(ctx, wants, held)
 	failed = append(failed, err, a.removeEnded(ctx, wants))
 	return min(next, due, held.look()), errors.Join(failed...)
+}
+
+// sayOnce journals why an allocation does not begin, so that hubs hear of it.
+func (a *Allocs) sayOnce(ctx context.Context, id fleet.AllocID, s State, why string) error {
+	if s.Seq > 0 {
+		return nil // it was said
+	}
+	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: "not started: " + why}
+	if err := a.cfg.Recorder.Record(ctx, row); err != nil {
+		return fmt.Errorf("record why allocation %s does not begin: %w", fleet.Short(id), err)
+	}
+	return nil
 }
 
 // update hands what changed to an allocation's runner; false: it has none.
@@ -202,7 +219,8 @@ func (a *Allocs) removeEnded(ctx context.Context, wants map[fleet.AllocID]Want) 
 	states, acknowledged := a.cfg.Past.States(), a.cfg.Past.Acknowledged()
 	var ended []fleet.AllocID
 	for id := range wants {
-		if s := states[id]; s.Ended() && s.Seq <= acknowledged {
+		// One that is kept stopped says so for those that come.
+		if s := states[id]; s.Ended() && s.Seq <= acknowledged && !wants[id].KeptStopped {
 			ended = append(ended, id)
 		}
 	}

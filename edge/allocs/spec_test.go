@@ -61,7 +61,7 @@ func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 		if s := n.States()["unsure"]; !s.Ended() {
 			t.Errorf("a hub said that it shall stop, and it stays %+v", s)
 		}
-		if err := l.Stop(t.Context(), "lost", "not needed", false); err != nil {
+		if err := l.Stop(t.Context(), "lost", allocs.StopOnSite{Reason: "not needed"}); err != nil {
 			t.Errorf("stop it on site: %v", err)
 		}
 		synctest.Wait()

@@ -23,6 +23,7 @@ type held struct {
 	stops map[fleet.AllocID]string // why a stop has not begun
 	due   map[fleet.AllocID]bool   // stops whose window is open
 	names map[name]string          // what runs on, by name
+	kept  map[name]string          // why nothing of a name starts: somebody on site stopped it
 	next  time.Duration            // until the first window opens; 0: not known
 }
 
@@ -49,10 +50,13 @@ func (a *Allocs) wants(ctx context.Context) (map[fleet.AllocID]Want, *held, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &held{stops: map[fleet.AllocID]string{}, due: map[fleet.AllocID]bool{}, names: map[name]string{}}
+	h := &held{stops: map[fleet.AllocID]string{}, due: map[fleet.AllocID]bool{}, names: map[name]string{}, kept: map[name]string{}}
 	var states map[fleet.AllocID]State
 	for _, id := range sortedKeys(wants) {
 		w := wants[id]
+		if w.Stop && w.KeptStopped {
+			h.kept[nameOf(&w.Alloc)] = fmt.Sprintf("%s was stopped on site: 'skerry local start %s' lets it run", w.Alloc.Name, fleet.Short(id))
+		}
 		if !w.Stop || len(w.Windows) == 0 {
 			continue
 		}
@@ -119,6 +123,15 @@ func (h *held) follows(w Want, s State) string {
 		return ""
 	}
 	return h.names[nameOf(&w.Alloc)]
+}
+
+// keptStopped says why an allocation that has not begun does not: somebody on site stopped
+// what has its name. "": nobody did.
+func (h *held) keptStopped(w Want, s State) string {
+	if len(h.kept) == 0 || w.Stop || s.ClientStatus != "" {
+		return ""
+	}
+	return h.kept[nameOf(&w.Alloc)]
 }
 
 // look is how soon to look again for what is held.

@@ -162,7 +162,7 @@ func TestWindows(t *testing.T) {
 		}},
 		{"somebody on site waits for no window", func(s *slot) {
 			s.replace(night, "new")
-			if err := s.l.Stop(s.Context(), "old", "smoke", false); err != nil {
+			if err := s.l.Stop(s.Context(), "old", allocs.StopOnSite{Reason: "smoke"}); err != nil {
 				s.Fatal(err)
 			}
 			synctest.Wait()

@@ -27,6 +27,8 @@ type DesiredAlloc struct {
 	Windows []fleet.UpdateWindow
 	// NoDelay leaves out every shutdown_delay.
 	NoDelay bool
+	// KeptStopped says that somebody on site stopped it, and wants no other one of its name.
+	KeptStopped bool
 	// Mentioned is the index of the delivery that named it last.
 	Mentioned fleet.Index
 }
@@ -73,7 +75,7 @@ func (b *batch) putDesired(d syncproto.Desired) (missing []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		a.StopWindows, a.StopNow = held.alloc.StopWindows, held.alloc.StopNow
+		a.StopWindows, a.StopNow, a.KeptStopped = held.alloc.StopWindows, held.alloc.StopNow, held.alloc.KeptStopped
 		held.alloc, held.job, held.mentioned = a, a.JobHash, int64(d.Index)
 		if err := b.db.putDesired(held); err != nil {
 			return nil, err
@@ -188,6 +190,7 @@ func (d *database) desired() (Desired, error) {
 		}
 		a := DesiredAlloc{
 			Alloc: allocOf(s.alloc, bodies[s.alloc.JobHash]), Stop: s.stop, StopReason: s.reason, Mentioned: fleet.Index(s.mentioned), NoDelay: s.alloc.StopNow,
+			KeptStopped: s.alloc.KeptStopped,
 		}
 		for _, w := range s.alloc.StopWindows {
 			a.Windows = append(a.Windows, fleet.UpdateWindow(w))
@@ -240,6 +243,34 @@ func (j *Journal) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fl
 		}
 		if err := b.stop(stop, 0); err != nil {
 			return err
+		}
+		return b.record(ts)
+	}})
+}
+
+// KeepStopped journals that no other allocation of a stopped one's name is to run, or that it
+// may again, together with the rows that say so. It does nothing where that is so already.
+func (j *Journal) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
+	if err := checkRecordable(ts); err != nil {
+		return err
+	}
+	return j.do(ctx, &op{write: func(b *batch) error {
+		for _, id := range ids {
+			held, err := b.held(id)
+			if err != nil {
+				return err
+			}
+			if held.alloc.ID == "" || held.alloc.KeptStopped == kept {
+				continue
+			}
+			if err := b.step(StepStop); err != nil {
+				return err
+			}
+			b.m.desired = nil
+			held.alloc.KeptStopped = kept
+			if err := b.db.putDesired(held); err != nil {
+				return err
+			}
 		}
 		return b.record(ts)
 	}})

@@ -206,7 +206,7 @@ func (s *salvaged) addDesired(a DesiredAlloc) {
 			ID: of.ID, Namespace: of.Namespace, Name: of.Name, NodeName: of.NodeName,
 			JobID: of.JobID, JobVersion: of.JobVersion, JobHash: of.JobHash, TaskGroup: of.TaskGroup,
 			Resources: of.AllocatedResources, Allotment: of.Allotment, Previous: of.PreviousAllocation,
-			CreateIndex: of.CreateIndex, ModifyIndex: of.AllocModifyIndex, Deployment: of.DeploymentID, StopNow: a.NoDelay,
+			CreateIndex: of.CreateIndex, ModifyIndex: of.AllocModifyIndex, Deployment: of.DeploymentID, StopNow: a.NoDelay, KeptStopped: a.KeptStopped,
 		},
 		job: of.JobHash, stop: a.Stop, reason: a.StopReason, mentioned: int64(a.Mentioned),
 	}

@@ -63,14 +63,31 @@ func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error
 	return resp.Body, nil
 }
 
-// Stop stops an allocation and keeps it stopped. It returns when that is
-// journaled.
+// Stop stops an allocation, and keeps what has its name from running here. It returns when
+// that is journaled.
 func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	q := url.Values{"alloc": {string(req.Alloc)}, "reason": {req.Reason}}
 	if req.NoShutdownDelay { // an older agent knows of no such thing
 		q.Set("no_shutdown_delay", "true")
 	}
+	if req.MayReturn {
+		q.Set("may_return", "true")
+	}
 	return c.post(ctx, "/v1/stop", q)
+}
+
+// Start lets run again what Stop has stopped: what has the name of the allocation.
+func (c *Client) Start(ctx context.Context, alloc fleet.AllocID, reason string) (Started, error) {
+	var s Started
+	resp, err := c.do(ctx, http.MethodPost, "/v1/start", url.Values{"alloc": {string(alloc)}, "reason": {reason}})
+	if err != nil {
+		return s, err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		return s, fmt.Errorf("read the agent's answer: %w", err)
+	}
+	return s, nil
 }
 
 // Restart restarts one task, or all for "".

@@ -9,7 +9,8 @@
 //	GET  /v1/status                       Status
 //	GET  /v1/history?alloc=ID             []fleet.Transition
 //	GET  /v1/logs?alloc=ID&task=&stream=&offset=&origin=&follow=   raw bytes
-//	POST /v1/stop?alloc=ID&reason=&no_shutdown_delay=         204
+//	POST /v1/stop?alloc=ID&reason=&no_shutdown_delay=&may_return=         204
+//	POST /v1/start?alloc=ID&reason=       Started
 //	POST /v1/restart?alloc=ID&task=&reason=   204
 //
 // An alloc may be abbreviated to what is unique. Failures are a fleet.Error as
@@ -124,6 +125,15 @@ type StopRequest struct {
 	Reason string
 	// NoShutdownDelay leaves out every shutdown_delay, also one that has begun.
 	NoShutdownDelay bool
+	// MayReturn lets what the hubs send in its place start here; else nothing of its name
+	// does until it is let run again.
+	MayReturn bool
+}
+
+// Started is what was let run again.
+type Started struct {
+	Name    string
+	Waiting int // allocations of that name that were only waiting for this
 }
 
 // LogRequest asks for a task's output.

@@ -50,6 +50,10 @@ func (a *agent) Stop(_ context.Context, req local.StopRequest) error {
 	return a.note("stop %+v", req)
 }
 
+func (a *agent) Start(_ context.Context, id fleet.AllocID, reason string) (local.Started, error) {
+	return local.Started{Name: "shop.till[0]", Waiting: 1}, a.note("start %s %s", id, reason)
+}
+
 func (a *agent) Restart(_ context.Context, id fleet.AllocID, task, reason string) error {
 	return a.note("restart %s %s %s", id, task, reason)
 }
@@ -97,12 +101,16 @@ func TestClientAndServer(t *testing.T) {
 	if b, err := io.ReadAll(out); err != nil || string(b) != "hello" {
 		t.Fatalf("logs: %q, %v", b, err)
 	}
-	if err := errors.Join(out.Close(), c.Stop(ctx, local.StopRequest{Alloc: "a1", Reason: "too loud"}), c.Stop(ctx, local.StopRequest{Alloc: "a1", NoShutdownDelay: true}), c.Restart(ctx, "a1", "web", "odd")); err != nil {
+	if err := errors.Join(out.Close(), c.Stop(ctx, local.StopRequest{Alloc: "a1", Reason: "too loud"}), c.Stop(ctx, local.StopRequest{Alloc: "a1", NoShutdownDelay: true, MayReturn: true}), c.Restart(ctx, "a1", "web", "odd")); err != nil {
 		t.Fatal(err)
+	}
+	if s, err := c.Start(ctx, "a1", "mended"); err != nil || s.Name != "shop.till[0]" || s.Waiting != 1 {
+		t.Fatalf("start: %+v, %v", s, err)
 	}
 	want := []string{
 		"status", "history a1", "logs {Alloc:a1 Task:web Stream:stderr Offset:5 Origin:end Follow:false}",
-		"stop {Alloc:a1 Reason:too loud NoShutdownDelay:false}", "stop {Alloc:a1 Reason: NoShutdownDelay:true}", "restart a1 web odd",
+		"stop {Alloc:a1 Reason:too loud NoShutdownDelay:false MayReturn:false}", "stop {Alloc:a1 Reason: NoShutdownDelay:true MayReturn:true}", "restart a1 web odd",
+		"start a1 mended",
 	}
 	if !reflect.DeepEqual(a.asked, want) {
 		t.Fatalf("the agent was asked %q", a.asked)

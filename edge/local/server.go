@@ -26,6 +26,7 @@ type Agent interface {
 	History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error)
 	Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error)
 	Stop(ctx context.Context, req StopRequest) error
+	Start(ctx context.Context, alloc fleet.AllocID, reason string) (Started, error)
 	Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error
 }
 
@@ -126,13 +127,20 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /v1/logs", s.logs)
 	mux.HandleFunc("POST /v1/stop", s.answer(func(r *http.Request) (any, error) {
 		req := StopRequest{Alloc: alloc(r), Reason: r.FormValue("reason")}
-		if v := r.FormValue("no_shutdown_delay"); v != "" {
+		for name, into := range map[string]*bool{"no_shutdown_delay": &req.NoShutdownDelay, "may_return": &req.MayReturn} {
+			v := r.FormValue(name)
+			if v == "" {
+				continue
+			}
 			var err error
-			if req.NoShutdownDelay, err = strconv.ParseBool(v); err != nil {
-				return nil, fleet.Errorf(fleet.CodeInvalid, "stop allocation %s: no_shutdown_delay is %q", req.Alloc, v)
+			if *into, err = strconv.ParseBool(v); err != nil {
+				return nil, fleet.Errorf(fleet.CodeInvalid, "stop allocation %s: %s is %q", req.Alloc, name, v)
 			}
 		}
 		return nil, s.agent.Stop(r.Context(), req)
+	}))
+	mux.HandleFunc("POST /v1/start", s.answer(func(r *http.Request) (any, error) {
+		return s.agent.Start(r.Context(), alloc(r), r.FormValue("reason"))
 	}))
 	mux.HandleFunc("POST /v1/restart", s.answer(func(r *http.Request) (any, error) {
 		return nil, s.agent.Restart(r.Context(), alloc(r), r.FormValue("task"), r.FormValue("reason"))

@@ -1,0 +1,79 @@
+package allocs_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"skerry/edge/allocs"
+	"skerry/fleet"
+)
+
+// What somebody on site has stopped stays stopped: an allocation that the hubs send in its place
+// does not begin, also in a later life of the agent, until somebody there lets it run.
+func TestStoppedOnSiteStaysStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newNotebook(), &factory{}
+		named := func(id fleet.AllocID, name string) {
+			w := want(id, 0)
+			w.Alloc.Name = name
+			n.set(func() { n.wants[id] = w })
+		}
+		named("a", "shop.till[0]")
+		named("b", "shop.till[1]")
+		l := mustLive(t, n, f, nil)
+		<-l.Recovered()
+		synctest.Wait()
+		if _, _, err := l.Start(t.Context(), "a", ""); fleet.CodeOf(err) != fleet.CodeConflict {
+			t.Fatalf("start what nobody stopped: %v", err)
+		}
+		if err := l.Stop(t.Context(), "a", allocs.StopOnSite{Reason: "smoke"}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		named("a2", "shop.till[0]") // what the hubs send in its place
+		named("c", "shop.till[2]")
+		mustBegin := func(id fleet.AllocID, times int) {
+			t.Helper()
+			l.Nudge()
+			synctest.Wait()
+			if got := len(f.of(id)); got != times {
+				t.Errorf("%s has begun %d times, want %d", id, got, times)
+			}
+		}
+		mustBegin("a2", 0)
+		mustBegin("c", 1)
+		all, err := l.Status(t.Context())
+		if err != nil || !strings.Contains(all["a2"].Note, "stopped on site") {
+			t.Errorf("a2 says %q (%v), want that it was stopped on site", all["a2"].Note, err)
+		}
+		l.end()
+		l = mustLive(t, n, f, nil)
+		synctest.Wait()
+		mustBegin("a2", 0)
+		said := 0
+		for _, row := range n.rows {
+			if row.Alloc == "a2" && strings.HasPrefix(row.Message, "not started") {
+				said++
+			}
+		}
+		if said != 1 {
+			t.Errorf("the hubs are told %d times why a2 does not run, want once", said)
+		}
+		name, waiting, err := l.Start(t.Context(), "a2", "mended")
+		if err != nil || name != "shop.till[0]" || waiting != 1 {
+			t.Fatalf("start: %q, %d wait, %v", name, waiting, err)
+		}
+		mustBegin("a2", 1)
+		if err := l.Stop(t.Context(), "b", allocs.StopOnSite{MayReturn: true}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		named("b2", "shop.till[1]")
+		mustBegin("b2", 1)
+		if !slices.ContainsFunc(n.rows, func(row fleet.Transition) bool { return row.Message == "may run again: mended" }) {
+			t.Error("no row says that it may run again")
+		}
+	})
+}
