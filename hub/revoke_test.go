@@ -2,7 +2,9 @@ package hub_test
 
 import (
 	"context"
+	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,5 +78,26 @@ func refusalOf(tb testing.TB, e *edge, h *running) fleet.Code {
 		return fleet.CodeOf(conn.Err())
 	case <-ctx.Done():
 		return ""
+	}
+}
+
+// The HTTP API is served with the bounds of package httpserver.
+func TestHTTPClientsAreBounded(t *testing.T) {
+	cfg := config(t, "hub-1")
+	cfg.Bootstrap = true
+	h := mustStart(t, cfg)
+	h.mustBeReady()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+h.HTTPAddr()+"/v1/regions", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Long", strings.Repeat("x", 300<<10))
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of 300 KiB is answered %s", res.Status)
 	}
 }

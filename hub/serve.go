@@ -3,22 +3,17 @@ package hub
 import (
 	"context"
 	"errors"
-	"net"
-	"net/http"
 	"sync"
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/httpserver"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
 )
 
-const (
-	httpHeaderTimeout = 10 * time.Second
-	httpIdle          = 2 * time.Minute // of a kept connection
-	// httpDrain is how long requests may go on when the hub stops.
-	httpDrain = 2 * time.Second
-)
+// httpDrain is how long requests may go on when the hub stops.
+const httpDrain = 2 * time.Second
 
 // accept serves connections, each by its protocol, until ctx ends.
 func (h *Hub) accept(ctx context.Context) error {
@@ -71,13 +66,8 @@ func (h *Hub) serveStreams(ctx context.Context) error {
 
 // serveHTTP serves the API until ctx ends.
 func (h *Hub) serveHTTP(ctx context.Context) error {
-	server := &http.Server{
-		Handler:           h.api,
-		ReadHeaderTimeout: httpHeaderTimeout,
-		IdleTimeout:       httpIdle,
-		// Blocking queries and log streams end with the hub.
-		BaseContext: func(net.Listener) context.Context { return ctx },
-	}
+	// Blocking queries and log streams end with the hub.
+	server := httpserver.New(ctx, h.api)
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpDrain)
@@ -88,7 +78,7 @@ func (h *Hub) serveHTTP(ctx context.Context) error {
 		}
 		stopped <- err
 	})
-	err := server.Serve(h.listener)
+	err := server.Serve(httpserver.Listen(h.listener))
 	if stop() { // it failed by itself
 		return err
 	}
