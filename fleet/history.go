@@ -28,6 +28,9 @@ type HistoryEntry struct {
 	Time    time.Time
 	Gone    uint64 `json:",omitempty"` // of EventGap: how many rows; 0: an older release did not say
 	Offline bool   // happened while the link was gone
+	// Since is when what an event tells began, where that was before Time: of a node that
+	// missed its deadline when it was last heard of.
+	Since *time.Time `json:",omitempty"`
 }
 
 // EventGap is in a node's record where rows are gone from its edge's journal that the

@@ -78,8 +78,8 @@ type Node struct {
 	Applied     Seq    // last journal row applied
 	ChainHash   []byte // chain hash at Applied
 	Received    Index  // newest desired index that the edge journaled
-	// DisconnectedAt is when the deadline was last missed (UnixNano, hub's clock);
-	// zero while the node has a session.
+	// DisconnectedAt is when the node was last heard of before it missed its deadline
+	// (UnixNano, hub's clock); zero while the node has a session.
 	DisconnectedAt int64
 	// Fenced counts and names what was refused for having this node's identity.
 	Fenced []FencedSession

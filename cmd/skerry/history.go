@@ -59,10 +59,11 @@ func writeTimeline(w io.Writer, entries []fleet.HistoryEntry, several bool) erro
 		}
 	}
 	away := false
-	for i, apart := range fleet.Apart(entries) {
+	without := fleet.Apart(entries)
+	for i, apart := range without {
 		switch {
 		case apart && !away:
-			add("┌", "", "", "", "", "── the link is gone ──")
+			add("┌", lastHeard(entries[i:], without[i:]), "", "", "", "── the link is gone ──")
 		case !apart && away:
 			add("└", "", "", "", "", "── the link is back ──")
 		}
@@ -78,6 +79,20 @@ func writeTimeline(w io.Writer, entries []fleet.HistoryEntry, several bool) erro
 		add("╵", "", "", "", "", "── the link is still gone ──")
 	}
 	return t.Write(w)
+}
+
+// lastHeard is when the edge was last heard of before the time without a link that begins with
+// the first entry; "" where no hub says.
+func lastHeard(entries []fleet.HistoryEntry, without []bool) string {
+	for i, e := range entries {
+		if !without[i] {
+			break
+		}
+		if e.Since != nil {
+			return console.LocalTime(*e.Since)
+		}
+	}
+	return ""
 }
 
 func entryRow(e fleet.HistoryEntry) string {

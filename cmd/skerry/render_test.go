@@ -112,12 +112,14 @@ func partition() api.HistoryAnswer {
 	hub := func(index fleet.Index, second int, event, message string) fleet.HistoryEntry {
 		return fleet.HistoryEntry{Side: fleet.SideHub, Index: index, Time: at(second), Event: event, Message: message}
 	}
+	missed := hub(12, 30, "node disconnected", "heartbeat missed")
+	missed.Since = &[]time.Time{at(15)}[0]
 	return api.HistoryAnswer{
 		Alloc: api.AllocStub{ID: "12345678-9", Name: "nav.nav[0]", NodeName: "ship-1"},
 		Entries: fleet.Timeline([]fleet.HistoryEntry{
 			hub(10, 0, "placed", "group nav wants 1"),
 			row(11, 1, false, fleet.Transition{Seq: 4, Kind: fleet.TransitionAlloc, Task: "nav", Event: &fleet.TaskEvent{Type: "Started"}, ClientStatus: "running"}),
-			hub(12, 30, "node disconnected", "heartbeat missed"),
+			missed,
 			hub(13, 31, "unknown", "its node is disconnected"),
 			hub(20, 3600, "node reconnected", "epoch 2"),
 			row(21, 25, true, fleet.Transition{Seq: 6, Kind: fleet.TransitionTask, Task: "nav", Event: &fleet.TaskEvent{Type: "Terminated", DisplayMessage: "Exit Code: 1"}}),

@@ -104,13 +104,17 @@ func (l *Liveness) arm(due *time.Timer, last time.Time) {
 func (l *Liveness) expire(ctx context.Context, now time.Time) bool {
 	l.mu.Lock()
 	over := l.deadlines.take(now, maxMissed)
+	missed := make([]state.NodeMissed, len(over))
+	for i, d := range over {
+		heard, ok := l.heard[d.node]
+		if !ok {
+			heard = l.began // it was in touch with another leader, before that
+		}
+		missed[i] = state.NodeMissed{NodeID: d.node, Epoch: d.epoch, Reason: "missed its heartbeat deadline", LastHeard: heard.UnixNano()}
+	}
 	l.mu.Unlock()
 	if len(over) == 0 {
 		return false
-	}
-	missed := make([]state.NodeMissed, len(over))
-	for i, d := range over {
-		missed[i] = state.NodeMissed{NodeID: d.node, Epoch: d.epoch, Reason: "missed its heartbeat deadline"}
 	}
 	if l.commit(ctx, missed) {
 		return true

@@ -141,6 +141,15 @@ func TestMissedDeadline(t *testing.T) {
 		if n := c.statusEntries(); n != 1 {
 			t.Errorf("%d entries for one missed deadline, want 1", n)
 		}
+		// It is away since its last beat, and not since that was noticed.
+		beat := time.Unix(946684801, 0)
+		if n, _ := c.View().Node("a-quiet"); n.DisconnectedAt != beat.UnixNano() {
+			t.Errorf("away since %s, its last beat was at %s", time.Unix(0, n.DisconnectedAt), beat)
+		}
+		said := c.View().NodeHistory("a-quiet")
+		if last := said[len(said)-1]; last.Since == nil || !last.Since.Equal(beat) || !last.Time.After(beat) {
+			t.Errorf("its record says at %s: %s, since %v", last.Time, last.Event, last.Since)
+		}
 	})
 }
 

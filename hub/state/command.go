@@ -124,6 +124,8 @@ type NodeMissed struct {
 	NodeID fleet.NodeID
 	Epoch  fleet.Epoch
 	Reason string
+	// LastHeard is when the node was last heard of (UnixNano); 0: not known.
+	LastHeard int64 `cbor:",omitempty"`
 }
 
 // AllocUpdates applies journal rows of several nodes, each batch under its

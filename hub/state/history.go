@@ -39,6 +39,8 @@ type mark struct {
 	Node    fleet.NodeID
 	Time    int64  // UnixNano
 	Gone    uint64 // of a gap: how many rows
+	// Since is when what it tells began (UnixNano), where that is before Time; 0: at Time.
+	Since int64 `cbor:",omitempty"`
 }
 
 func (e *historyEntry) size() int {
@@ -98,6 +100,10 @@ func (h *history) list(alloc fleet.AllocID, node fleet.NodeID) []fleet.HistoryEn
 			entry.Side, entry.Event, entry.Message = fleet.SideHub, e.mark.Event, e.mark.Message
 			entry.NodeID, entry.Time = e.mark.Node, time.Unix(0, e.mark.Time).UTC()
 			entry.Gone = e.mark.Gone
+			if e.mark.Since != 0 {
+				since := time.Unix(0, e.mark.Since).UTC()
+				entry.Since = &since
+			}
 		} else {
 			entry.Side = fleet.SideEdge
 			if tr, err := syncproto.DecodeRow(e.row); err == nil {
@@ -114,14 +120,21 @@ func (h *history) list(alloc fleet.AllocID, node fleet.NodeID) []fleet.HistoryEn
 
 // nodeMark notes something in a node's record.
 func (t *tx) nodeMark(n *nodeRow, event, message string, now int64) {
-	n.history.add(historyEntry{index: t.index, vital: true, mark: &mark{Event: event, Message: message, Node: n.ID, Time: now}})
+	t.addNodeMark(n, &mark{Event: event, Message: message, Node: n.ID, Time: now})
+}
+
+func (t *tx) addNodeMark(n *nodeRow, m *mark) {
+	n.history.add(historyEntry{index: t.index, vital: true, mark: m})
 }
 
 // markAllocs notes something in the record of each allocation that may be alive
 // on a node: also where it was given up for lost, until its edge says that it ended.
 // It does not change the allocations otherwise.
 func (t *tx) markAllocs(n *nodeRow, event, message string, now int64) {
-	m := &mark{Event: event, Message: message, Node: n.ID, Time: now}
+	t.addAllocMarks(n, &mark{Event: event, Message: message, Node: n.ID, Time: now})
+}
+
+func (t *tx) addAllocMarks(n *nodeRow, m *mark) {
 	for _, id := range t.allocsOn(n.ID) {
 		a := t.alloc(id)
 		if given := a.ClientStatus == fleet.ClientLost && !a.EndedOnEdge(); given || !a.ClientTerminal() {

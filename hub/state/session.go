@@ -147,15 +147,19 @@ func (t *tx) missed(m NodeMissed, w *wake) bool {
 	if lives {
 		status = fleet.NodeDisconnected
 	}
+	said := mark{Event: string(status), Message: m.Reason, Node: n.ID, Time: w.now}
 	if n.DisconnectedAt == 0 {
-		n.DisconnectedAt = w.now
+		n.DisconnectedAt = lastContact(&n.Node, m.LastHeard, w.now)
+		said.Since = n.DisconnectedAt
 		n.event("Cluster", "Node heartbeat missed", w.now, t.index)
 	} else {
 		n.event("Cluster", "Node is down: nothing waits for it any more", w.now, t.index)
 	}
 	t.become(n, status, m.Reason, w.now)
-	t.nodeMark(n, string(status), m.Reason, w.now)
-	t.markAllocs(n, "node "+string(status), m.Reason, w.now)
+	t.addNodeMark(n, &said)
+	of := said
+	of.Event = "node " + said.Event
+	t.addAllocMarks(n, &of)
 	if status == fleet.NodeDisconnected {
 		t.markStoppingUnknown(n, m.Reason, w.now)
 	}
@@ -184,6 +188,15 @@ func (t *tx) markStoppingUnknown(n *nodeRow, why string, now int64) {
 			a.history.add(t.allocMark(a, fleet.ClientUnknown, why, now))
 		})
 	}
+}
+
+// lastContact is when a node was last in touch, as far as the leader heard (0: not at all):
+// not before its status last changed, which took a session.
+func lastContact(n *fleet.Node, heard, now int64) int64 {
+	if heard == 0 {
+		return now
+	}
+	return min(max(heard, n.StatusUpdatedAt*int64(time.Second)), now)
 }
 
 // mayLive reports whether something on a node shall be waited for while its link

@@ -585,3 +585,39 @@ func TestCapacity(t *testing.T) {
 		t.Fatal("the same description gave capacity")
 	}
 }
+
+// TestLastContact has nodes miss their deadline: they are away since they were last heard of,
+// which is not before their session made them ready, nor after it was noticed.
+func TestLastContact(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		heard, want time.Duration // before the deadline was missed; 0: not known
+	}{
+		{"heard of", 20 * time.Second, 20 * time.Second},
+		{"an older release did not say", 0, 0},
+		{"heard of by another leader, before its session", 5 * time.Minute, time.Minute},
+		{"a clock that went back", -time.Second, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newT(t)
+			id := w.node("n1")
+			w.register(job("shop", fleet.JobTypeService, 1))
+			ids := w.place("shop", id, 1)
+			w.report(id, fleet.ClientRunning, ids...)
+			w.pass(time.Minute)
+			missed := state.NodeMissed{NodeID: id, Epoch: w.edges[id].epoch, Reason: "silent"}
+			if tc.heard != 0 {
+				missed.LastHeard = w.now.Add(-tc.heard).UnixNano()
+			}
+			w.must(state.NodeStatus{Nodes: []state.NodeMissed{missed}, EvalSeed: w.seed(), Now: w.nano()})
+			want := w.now.Add(-tc.want)
+			if n := w.getNode(id); n.DisconnectedAt != want.UnixNano() {
+				t.Errorf("away since %s, want %s", time.Unix(0, n.DisconnectedAt), want)
+			}
+			said := w.store.View().History(ids[0])
+			if last := said[len(said)-1]; last.Event != fleet.EventNodeDisconnected || last.Since == nil || !last.Since.Equal(want) || !last.Time.Equal(w.now) {
+				t.Errorf("%s at %s, since %v, want %s", last.Event, last.Time, last.Since, want)
+			}
+		})
+	}
+}
