@@ -23,3 +23,8 @@ func (j Job) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(shape)
 }
+
+// UnmarshalJSON reads what MarshalJSON writes. The Update of the job itself is that of its groups.
+func (j *Job) UnmarshalJSON(data []byte) error {
+	return json.Unmarshal(data, &jobShape{plainJob: (*plainJob)(j)})
+}
