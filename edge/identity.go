@@ -13,6 +13,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"skerry/edge/link"
 	"skerry/fleet"
 	"skerry/syncproto"
 	"skerry/syncproto/enroll"
@@ -130,9 +131,9 @@ func (e *Edge) enrol(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pause := backoff.NewExponentialBackOff(
+	pause := &enrolPause{ExponentialBackOff: backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(enrolPauseMin), backoff.WithMaxInterval(enrolPauseMax), backoff.WithMaxElapsedTime(0),
-	)
+	)}
 	applicant := enroll.Applicant{
 		Token: e.token, Role: syncproto.RoleEdge, ID: string(e.node), Name: e.cfg.Name, Key: key, Now: e.trustedNow,
 	}
@@ -141,6 +142,7 @@ func (e *Edge) enrol(ctx context.Context) error {
 		if err == nil {
 			err = e.saveIdentity(ctx, answer)
 		}
+		pause.busy = errors.Is(err, transport.ErrBusy)
 		e.mu.Lock()
 		if err == nil {
 			e.identity = id
@@ -157,6 +159,27 @@ func (e *Edge) enrol(ctx context.Context) error {
 		}
 		return err
 	}, backoff.WithContext(pause, ctx))
+}
+
+// enrolPause is exponential, but where a hub was too busy: that is over soon.
+type enrolPause struct {
+	*backoff.ExponentialBackOff
+	busy  bool // the last try ended so
+	tries int  // since the first one that did
+}
+
+// enrolLoaded is for how many tries a hub that was too busy, and does not answer in time
+// now, is believed to have its hands full.
+const enrolLoaded = 30
+
+// NextBackOff implements backoff.BackOff.
+func (p *enrolPause) NextBackOff() time.Duration {
+	if !p.busy && (p.tries == 0 || p.tries >= enrolLoaded) {
+		p.tries = 0
+		return p.ExponentialBackOff.NextBackOff()
+	}
+	p.tries++
+	return link.BusyPause(p.tries - 1)
 }
 
 // final reports an answer that asking again does not change.

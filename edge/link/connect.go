@@ -60,8 +60,13 @@ func (l *Link) seek(ctx context.Context, wait time.Duration) {
 			if first {
 				close(s.failed)
 			}
+			turned = ""
+			if errors.Is(err, transport.ErrBusy) || l.pause.loaded() {
+				wait = l.pause.afterBusy()
+				continue
+			}
 			l.round++
-			wait, turned = l.pause.nextAfter(time.Since(began)), ""
+			wait = l.pause.nextAfter(time.Since(began))
 		}
 	})
 	l.seeking = s
@@ -190,6 +195,15 @@ func (u unreached) Error() string {
 		whys = append(whys, why)
 	}
 	return strings.Join(whys, "; ")
+}
+
+// Unwrap gives the reason of each hub.
+func (u unreached) Unwrap() []error {
+	var all []error
+	for _, a := range u {
+		all = append(all, a.err)
+	}
+	return all
 }
 
 func (l *Link) race(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hubs []string) (string, *transport.Conn, error) {

@@ -19,8 +19,9 @@ const firstPause = time.Second
 // at the cap, so that a fleet which lost its hub together does not come back
 // together.
 type pause struct {
-	cap   time.Duration
-	steps *backoff.ExponentialBackOff
+	cap    time.Duration
+	steps  *backoff.ExponentialBackOff
+	turned int // rounds in a row in which a hub was too busy
 }
 
 func newPause(limit time.Duration) *pause {
@@ -49,8 +50,44 @@ func (p *pause) nextAfter(took time.Duration) time.Duration {
 	return min(p.next(), max(p.cap-took, p.cap/4))
 }
 
+// afterBusy draws the pause after a round in which a hub was reached that takes no more
+// connections just now. It answers such a try with one packet, and is done with those
+// before within a second or two: the bounds of pauses grow slowly, to BusyPauseMax.
+func (p *pause) afterBusy() time.Duration {
+	d := BusyPause(p.turned)
+	p.turned++
+	return min(d, p.cap)
+}
+
+// loaded reports whether a hub was too busy a few rounds ago: one that does not answer in
+// time now has its hands full, and is not gone.
+func (p *pause) loaded() bool { return p.turned > 0 && p.turned < loadedRounds }
+
+// loadedRounds is for how many rounds that is believed: some two minutes.
+const loadedRounds = 30
+
+// Bounds of BusyPause.
+const (
+	BusyPauseMin = 400 * time.Millisecond
+	BusyPauseMax = 5 * time.Second
+)
+
+// BusyPause draws the pause after the n-th try in a row, from 0, that a hub refused for
+// being busy: from half of its bound up, so that the tries of many edges spread out.
+func BusyPause(n int) time.Duration {
+	bound := float64(BusyPauseMin)
+	for range min(n, 20) {
+		bound *= 1.3
+	}
+	d := min(time.Duration(bound), BusyPauseMax)
+	return d/2 + rand.N(d/2)
+}
+
 // reset starts again from the shortest.
-func (p *pause) reset() { p.steps.Reset() }
+func (p *pause) reset() {
+	p.steps.Reset()
+	p.turned = 0
+}
 
 // slow draws the pause after a refusal that only a person can mend.
 func (p *pause) slow() time.Duration { return p.cap/2 + rand.N(p.cap/2+1) }

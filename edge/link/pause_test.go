@@ -164,3 +164,27 @@ func TestKnownHubs(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// A hub that is busy is tried again soon, by many edges at different times, and no more
+// than every few seconds by each.
+func TestPauseAfterABusyHub(t *testing.T) {
+	p := newPause(time.Minute)
+	var waited time.Duration
+	for i := range 30 {
+		d := p.afterBusy()
+		waited += d
+		if d < BusyPauseMin/2 || d > BusyPauseMax || i < 5 && d > 1500*time.Millisecond {
+			t.Errorf("pause %d: %s", i, d)
+		}
+	}
+	if p.loaded() {
+		t.Error("a hub is believed to be loaded for ever")
+	}
+	if d := p.next(); d > firstPause {
+		t.Errorf("the pause after a failure is %s: it does not grow for a hub that is busy", d)
+	}
+	p.reset()
+	if d := p.afterBusy(); d > BusyPauseMin || !p.loaded() {
+		t.Errorf("%s after a connection that was made", d)
+	}
+}

@@ -1,8 +1,11 @@
 package transport_test
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/syncproto/transport"
+	"skerry/syncproto/transport/transporttest"
 )
 
 // onward lets packets out, and none in: what it dials stays in the making.
@@ -72,5 +76,99 @@ func TestMoreHandshakesThanTheBound(t *testing.T) {
 				t.Errorf("dial a hub that is free again: %v", err)
 			}
 		}
+	})
+}
+
+// mute begins a handshake from a socket, proves its address where it is asked to, and is
+// never heard again.
+func (w *world) mute(t *testing.T, socket net.PacketConn) {
+	deaf := &onward{PacketConn: socket}
+	deaf.open.Store(true)
+	time.AfterFunc(60*time.Millisecond, func() { deaf.open.Store(false) })
+	e := mustEndpoint(t, transport.Config{Conn: deaf})
+	go func() {
+		_, _ = e.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:mute")}) // it fails
+	}()
+}
+
+// B5: 150 peers that went mute in the middle of their handshakes, from one address or
+// from one each, delay nobody by more than the second for which they count.
+func TestMutePeersDelayNobody(t *testing.T) {
+	for name, addresses := range map[string]int{"of one address": 1, "of 150 addresses": 150} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := mustWorld(t, transport.Config{})
+				w.echo(t, nil)
+				var paths []*transporttest.Path
+				for i := range addresses {
+					paths = append(paths, w.net.Path(t, fmt.Sprintf("10.2.0.%d", i+1), uint64(i)))
+				}
+				for i := range 150 {
+					w.mute(t, paths[i%addresses].Socket())
+				}
+				time.Sleep(100 * time.Millisecond)
+				for _, bound := range []time.Duration{1500 * time.Millisecond, 200 * time.Millisecond, 200 * time.Millisecond} {
+					start := time.Now()
+					for {
+						_, err := w.edge.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:n1")})
+						if err == nil {
+							break
+						}
+						if !errors.Is(err, transport.ErrBusy) {
+							t.Fatalf("dial: %v", err)
+						}
+						time.Sleep(100 * time.Millisecond)
+					}
+					if took := time.Since(start); took > bound {
+						t.Errorf("connected after %s, want within %s", took, bound)
+					}
+				}
+				time.Sleep(time.Minute) // their handshakes are given up
+			})
+		})
+	}
+}
+
+// Many edges behind one address, and mute peers behind another one: all of them get in,
+// and an edge of a third address does not wait for them.
+func TestEdgesBehindOneAddressAreNotStarved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustWorld(t, transport.Config{MaxHandshakes: 16})
+		w.echo(t, nil)
+		mute, site := w.net.Path(t, "10.2.0.1", 2), w.net.Path(t, "10.3.0.1", 3)
+		for range 50 {
+			w.mute(t, mute.Socket())
+		}
+		const many = 200
+		var in atomic.Int64
+		var dials sync.WaitGroup
+		for range many {
+			e := mustEndpoint(t, transport.Config{Conn: site.Socket()})
+			dials.Go(func() {
+				for range 500 {
+					if _, err := e.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:n1")}); err == nil {
+						in.Add(1)
+						return
+					}
+					time.Sleep(time.Duration(100+rand.N(100)) * time.Millisecond)
+				}
+			})
+		}
+		time.Sleep(50 * time.Millisecond)
+		start := time.Now()
+		for {
+			if _, err := w.edge.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:n2")}); err == nil {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("an edge of another address connected after %s", took)
+		}
+		dials.Wait()
+		if in.Load() != many || time.Since(start) > 20*time.Second {
+			t.Errorf("%d of %d edges behind one address are connected after %s", in.Load(), many, time.Since(start))
+		}
+		time.Sleep(time.Minute)
 	})
 }

@@ -103,7 +103,7 @@ const (
 
 func transportEnding(err *quic.TransportError) error {
 	if err.Remote && err.ErrorCode == quic.ConnectionRefused {
-		return fleet.Errorf(fleet.CodeUnavailable, "the peer takes no more connections just now")
+		return ErrBusy
 	}
 	if !err.ErrorCode.IsCryptoError() {
 		return fleet.Errorf(fleet.CodeUnavailable, "the connection failed: %v", err)

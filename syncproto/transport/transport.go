@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -69,10 +70,10 @@ type Config struct {
 	IdleTimeout time.Duration
 	// HandshakeTimeout bounds a handshake on both sides. 0: 10 s.
 	HandshakeTimeout time.Duration
-	// MaxHandshakes is how many connections may be in the making at a time: more are
-	// refused at once (the peer's Dial gives unavailable), so that those that are taken
-	// are done while somebody waits for them. 0: DefaultMaxHandshakes. Exempt names
-	// addresses that are not counted; nil: none.
+	// MaxHandshakes is how many connections that have just begun may be in the making at a
+	// time: more are refused at once (the peer's Dial gives ErrBusy), so that those that
+	// are taken are done while somebody waits for them. 0: DefaultMaxHandshakes. Exempt
+	// names addresses that are not counted; nil: none.
 	MaxHandshakes int
 	Exempt        func(net.Addr) bool
 	// ResetKey lets a restarted process tell peers of its former connections at
@@ -116,7 +117,9 @@ func New(cfg Config) (*Endpoint, error) {
 	if cfg.TLS == nil {
 		return e, nil
 	}
-	door := &admission{limit: cmp.Or(cfg.MaxHandshakes, DefaultMaxHandshakes), exempt: cfg.Exempt}
+	door := &admission{
+		limit: cmp.Or(cfg.MaxHandshakes, DefaultMaxHandshakes), exempt: cfg.Exempt, sources: map[netip.Prefix]*sourceCount{},
+	}
 	e.transport.ConnContext, e.transport.VerifySourceAddress = door.admit, door.suspicious
 	l, err := e.transport.Listen(&tls.Config{GetConfigForClient: e.serverTLS}, e.config(cmp.Or(cfg.IdleTimeout, MaxIdleTimeout)))
 	if err != nil {
