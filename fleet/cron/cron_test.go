@@ -78,6 +78,9 @@ func TestCheck(t *testing.T) {
 		{"unknown zone", fleet.Periodic{Spec: "@daily", TimeZone: "Mars/Olympus"}, "time zone"},
 		{"the hub's own zone", fleet.Periodic{Spec: "@daily", TimeZone: "Local"}, "time zone"},
 		{"unknown type", fleet.Periodic{Spec: "@daily", SpecType: "moon"}, `"moon"`},
+		{"every second", fleet.Periodic{Spec: "* * * * * * *"}, "after 1s, at least 10s are needed"},
+		{"every ten seconds", fleet.Periodic{Spec: "*/10 * * * * * *"}, ""},
+		{"five seconds apart together", fleet.Periodic{Specs: []string{"0 * * * * * *", "5 * * * * * *"}}, "after 5s"},
 		{"huge", fleet.Periodic{Spec: strings.Repeat("* ", 1<<16)}, "131072 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
