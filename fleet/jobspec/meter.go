@@ -184,12 +184,23 @@ var growth = map[string]func(args []cty.Value) (int64, error){
 		}
 		return product(float64(n), textLen(args[0])), nil
 	},
-	"replace":       func(args []cty.Value) (int64, error) { return product(textLen(args[0])+1, textLen(args[2])+1), nil },
-	"regex_replace": func(args []cty.Value) (int64, error) { return product(textLen(args[0])+1, textLen(args[2])+1), nil },
+	"replace": func(args []cty.Value) (int64, error) {
+		cost := product(textLen(args[0])+1, textLen(args[2])+1)
+		if pattern := args[1].AsString(); len(pattern) > 1 && pattern[0] == '/' && strings.HasSuffix(pattern, "/") {
+			cost += patternCost(args[1])
+		}
+		return cost, nil
+	},
+	"regex": func(args []cty.Value) (int64, error) { return patternCost(args[0]), nil },
+	"regex_replace": func(args []cty.Value) (int64, error) {
+		return patternCost(args[1]) + product(textLen(args[0])+1, textLen(args[2])+1), nil
+	},
 	"regexall": func(args []cty.Value) (int64, error) {
 		groups := strings.Count(args[0].AsString(), "(") + 1
-		return product(textLen(args[1])+1, float64(groups), elementCost), nil
+		return patternCost(args[0]) + product(textLen(args[1])+1, float64(groups), elementCost), nil
 	},
+	"setintersection": setCost, "setunion": setCost, "setsubtract": setCost, "setsymmetricdifference": setCost,
+	"toset": setCost, "convert": setCost,
 	"format":     func(args []cty.Value) (int64, error) { return formatted(args, 1) },
 	"formatlist": func(args []cty.Value) (int64, error) { return formatted(args, longest(args[1:])) },
 	"jsondecode": func(args []cty.Value) (int64, error) {
@@ -206,6 +217,27 @@ var growth = map[string]func(args []cty.Value) (int64, error){
 	"csvdecode":  func(args []cty.Value) (int64, error) { return product(textLen(args[0]), elementCost), nil },
 	"split":      func(args []cty.Value) (int64, error) { return product(textLen(args[1]), elementCost), nil },
 	"chunklist":  func(args []cty.Value) (int64, error) { return product(float64(args[0].LengthInt()), elementCost), nil },
+}
+
+// patternCost is what reading a pattern costs: repetitions and classes make a program of
+// thousands of steps out of a few letters, which takes a millisecond.
+func patternCost(pattern cty.Value) int64 {
+	text := pattern.AsString()
+	if strings.ContainsAny(text, `{[\`) {
+		return maxWork / 1024
+	}
+	return maxWork/8192 + elementCost*int64(len(text))
+}
+
+// setCost is what making sets costs: each element is hashed.
+func setCost(args []cty.Value) (int64, error) {
+	n := 0
+	for _, a := range args {
+		if a.CanIterateElements() {
+			n += a.LengthInt()
+		}
+	}
+	return product(float64(n), 16*elementCost), nil
 }
 
 // formatted is what a format may make, so many times: each verb one of the arguments,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
@@ -62,14 +63,21 @@ func TestExpressionsAreBounded(t *testing.T) {
 		"a number as a key":         {named(`jsonencode({(("1e600000000" * 1)) = 1})`), number},
 		"blocks of blocks": {"job \"shop\" {\n  dynamic \"group\" {\n    for_each = range(1000)\n    labels = [group.value]\n    content {\n      dynamic \"task\" {\n" +
 			"        for_each = range(100)\n        labels = [task.value]\n        content {\n          driver = \"raw_exec\"\n        }\n      }\n    }\n  }\n}\n", "make at most 10000 blocks"},
-		"many locals":     {"locals {\n" + many("  a%05d = local.a%05[2]d\n") + "  a02000 = 1\n}\n" + named("local.a00000"), "locals: at most 1000"},
-		"many variables":  {"variables {\n" + many("  a%05d = 1\n") + "}\n" + named("var.a00000"), "variables: at most 1000"},
-		"loops in JSON":   {`{"job": {"shop": {"name": "${jsonencode(` + thrice + `)}"}}}`, tooMuch},
-		"numbers in JSON": {`{"job": {"shop": {"name": "${upper(\"1e600000000\" * 1)}"}}}`, number},
-		"depth in JSON":   {`{"job": {"shop": {"name": "${` + strings.Repeat("(", 100_000) + `"}}}`, "nested more than"},
+		"patterns of a few letters": {named(`jsonencode([for a in range(1000): [for b in range(1000): can(regex("(a{30}){30}", "x"))]])`), tooMuch},
+		"patterns of classes":       {named(`jsonencode([for a in range(1000): regexall("[[:^alpha:]\\pL]", "x")])`), tooMuch},
+		"sets of many":              {named(`jsonencode([for a in range(1000): setintersection(range(1000), range(1000))])`), tooMuch},
+		"many locals":               {"locals {\n" + many("  a%05d = local.a%05[2]d\n") + "  a02000 = 1\n}\n" + named("local.a00000"), "locals: at most 1000"},
+		"many variables":            {"variables {\n" + many("  a%05d = 1\n") + "}\n" + named("var.a00000"), "variables: at most 1000"},
+		"loops in JSON":             {`{"job": {"shop": {"name": "${jsonencode(` + thrice + `)}"}}}`, tooMuch},
+		"numbers in JSON":           {`{"job": {"shop": {"name": "${upper(\"1e600000000\" * 1)}"}}}`, number},
+		"depth in JSON":             {`{"job": {"shop": {"name": "${` + strings.Repeat("(", 100_000) + `"}}}`, "nested more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			begun := time.Now()
 			_, err := jobspec.Parse("shop", []byte(tc.src), jobspec.Options{})
+			if took := time.Since(begun); took > 20*time.Second { // on a machine that has other things to do, too
+				t.Errorf("it took %s to say so", took)
+			}
 			var ds jobspec.Diagnostics
 			if !errors.As(err, &ds) || !strings.Contains(err.Error(), tc.want) || fleet.CodeOf(err) != fleet.CodeInvalid {
 				t.Fatalf("got %.300v, want %q", err, tc.want)
