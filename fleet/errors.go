@@ -34,6 +34,7 @@ const (
 	CodeGap            Code = "gap"             // a batch does not start at the next sequence number
 	CodeFork           Code = "fork"            // a chain hash that does not extend the one the cluster knows
 	CodeCloned         Code = "cloned"          // another live machine has this identity
+	CodePutBack        Code = "put_back"        // an older copy of the journal: go on from where the cluster stands
 	CodeFormerSession  Code = "former_session"  // nobody knows yet whether the node's session on another hub is over
 	CodeStaleSession   Code = "stale_session"   // the edge's session counter went back; see Welcome
 	CodeFrameTooLarge  Code = "frame_too_large" //

@@ -86,6 +86,9 @@ type Node struct {
 	// Newcomer is another agent process with this node's identity that waits until it is
 	// known whether the session on Hub is over; nil: none did since that session began.
 	Newcomer *FencedSession `json:",omitempty"`
+	// Readmit says that an operator lets the edge go on with a journal that is an older
+	// copy, or a fork; it ends with the session that does, or with rows that follow.
+	Readmit bool `json:",omitempty"`
 	// Orphans are allocations that the edge keeps and the cluster has no record of:
 	// it was restored from an older copy. They run until somebody stops them on
 	// site. Of a node that is revoked: what it may still run, which nobody can stop.

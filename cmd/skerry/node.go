@@ -36,7 +36,7 @@ func nodeCommand(o *operator) *cobra.Command {
 	}
 	status.Flags().BoolVar(&stats, "stats", false, "show what the machine uses now, as its edge says; with --json that alone")
 	choice.addFlags(status)
-	c.AddCommand(status, nodeHistory(o), nodeDrain(o), nodeEligibility(o), nodePurge(o), nodeRevoke(o), nodeRevocations(o), nodePool(o))
+	c.AddCommand(status, nodeHistory(o), nodeDrain(o), nodeEligibility(o), nodePurge(o), nodeRevoke(o), nodeReadmit(o), nodeRevocations(o), nodePool(o))
 	return c
 }
 
@@ -140,6 +140,9 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 	}
 	for _, f := range n.Fenced {
 		t.Add("Fenced", fmt.Sprintf("a session from %s (%s) at %s", f.Addr, f.Code, console.LocalTime(console.Nano(f.Time))))
+	}
+	if n.Readmit {
+		t.Add("Readmitted", "its edge may go on with an older copy of its data directory")
 	}
 	if n.Revoked != nil {
 		t.Add("Revoked", "at "+console.LocalTime(console.Nano(n.Revoked.Time))+revokedReason(n.Revoked))

@@ -34,6 +34,28 @@ func shortReason(s string) string {
 	return s
 }
 
+// putBackReason is why rows may be missing of a directory that was put back.
+const putBackReason = "the data directory is an older copy"
+
+// PutBack notes that the cluster has rows up to newest that this journal does not know,
+// since its directory was put back. Rows that the cluster has not acknowledged here are kept
+// and numbered anew by Rebase: those that were on their way when the copy was made may be
+// told twice, and none that was made since is lost.
+func (j *Journal) PutBack(ctx context.Context, newest fleet.Seq) error {
+	err := j.do(ctx, &op{write: func(b *batch) error {
+		if b.m.missing.Reason != "" {
+			return nil
+		}
+		b.wrote = true
+		b.m.missing = lost{Reason: putBackReason, From: b.live.acknowledged + 1, To: newest}
+		return b.db.putMeta(metaLost, b.m.missing)
+	}})
+	if err != nil {
+		return fmt.Errorf("note that the journal is an older copy: %w", err)
+	}
+	return nil
+}
+
 // Rebase goes on from the row that the cluster has applied last, and its chain
 // hash there, after rows were lost (Head.Lost): whatever is held beyond it follows,
 // with numbers to match, around one row that says what is missing, then what again

@@ -211,3 +211,38 @@ func FuzzDecodeWitness(f *testing.F) {
 		}
 	})
 }
+
+// TestPutBack is a directory that was put back: what the cluster had acknowledged is not said
+// again, what it had not is, behind a gap that says that the cluster has all that is missing.
+func TestPutBack(t *testing.T) {
+	ctx := context.Background()
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 8, 5)
+	j := mustOpen(t, m.config(path))
+	since := status(0, fleet.ClientRunning)
+	since.ClientDescription = "since"
+	mustRecord(t, j, since)
+	if err := j.PutBack(ctx, 30); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, j)
+	j = mustOpen(t, m.config(path)) // it says so until a hub has answered
+	if h := j.Head(); h.Lost == "" {
+		t.Fatalf("head: %+v", h)
+	}
+	chain := []byte("the cluster's")
+	if err := j.Rebase(ctx, 30, chain, nil); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, j, "31 gap 0", "32 alloc row 5", "33 alloc row 6", "34 alloc row 7", "35 alloc since")
+	if h := j.Head(); h.Lost != "" || h.First != 31 || h.Acknowledged != 30 {
+		t.Errorf("head: %+v", h)
+	}
+	if rows := mustReadAll(t, j); !strings.Contains(rows[0].Message, "older copy") || !strings.Contains(rows[0].Message, "the cluster had heard of all") {
+		t.Errorf("the gap says %q", rows[0].Message)
+	}
+	if _, prev, _, err := j.Rows(ctx, 31, 1, 1); err != nil || !bytes.Equal(prev, chain) {
+		t.Errorf("the chain goes on from %q, %v", prev, err)
+	}
+	mustClose(t, j)
+}

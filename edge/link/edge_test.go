@@ -3,6 +3,7 @@ package link_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -90,6 +91,13 @@ func (j *journal) lose(why string) {
 	defer j.mu.Unlock()
 	j.first, j.rows, j.prev, j.hash, j.acked, j.urgent, j.lost = 1, nil, nil, nil, 0, 0, why
 	j.mem = link.Remembered{}
+}
+
+func (j *journal) PutBack(_ context.Context, newest fleet.Seq) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lost = fmt.Sprintf("an older copy, the cluster has row %d", newest)
+	return nil
 }
 
 func (j *journal) Rebase(_ context.Context, applied fleet.Seq, chain []byte) error {

@@ -52,6 +52,9 @@ type Journal interface {
 	Acknowledge(ctx context.Context, seq fleet.Seq) error
 	// Appended is closed when rows are appended after the call.
 	Appended() <-chan struct{}
+	// PutBack notes that this is an older copy of the journal, and that the cluster has
+	// rows up to newest: Head.Lost says so until Rebase.
+	PutBack(ctx context.Context, newest fleet.Seq) error
 	// Rebase goes on from what the cluster has applied, and its chain hash there,
 	// after rows were lost, and ends Head.Lost.
 	Rebase(ctx context.Context, applied fleet.Seq, chain []byte) error

@@ -16,12 +16,13 @@ import (
 type ending struct {
 	err        *fleet.Error
 	retryAfter time.Duration
-	session    uint64 // with stale_session: the counter to exceed
-	committed  bool   // a beat was answered
-	firstTry   bool   // the one before it did not end in the same way
-	again      bool   // the link is fine: another session follows at once
-	hub        string // address
-	turned     bool   // the hub refused the session, or ended it
+	session    uint64    // with stale_session: the counter to exceed
+	applied    fleet.Seq // with put_back: the newest row that the cluster has
+	committed  bool      // a beat was answered
+	firstTry   bool      // the one before it did not end in the same way
+	again      bool      // the link is fine: another session follows at once
+	hub        string    // address
+	turned     bool      // the hub refused the session, or ended it
 }
 
 // session is one session over one connection. Its loop owns all of it.
@@ -251,7 +252,7 @@ func (s *session) perform(ctx context.Context, outputs []syncproto.Output) {
 		case syncproto.EventResync:
 			s.resync(e.Resync)
 		case syncproto.EventEnd:
-			s.finish(ending{err: e.Err, retryAfter: e.RetryAfter, session: e.Session})
+			s.finish(ending{err: e.Err, retryAfter: e.RetryAfter, session: e.Session, applied: e.Applied})
 		}
 	}
 }

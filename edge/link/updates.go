@@ -188,6 +188,13 @@ func (l *Link) lost(ctx context.Context, e ending) {
 	switch e.err.Code {
 	case fleet.CodeStaleSession:
 		l.mem.Session = max(l.mem.Session, e.session)
+	case fleet.CodePutBack:
+		l.log.Warn("the data directory is an older copy, the journal goes on from where the cluster stands", "applied", e.applied)
+		e.again = l.cfg.Journal.Head().Lost == "" // once: a hub that repeats itself is not believed
+		if err := l.cfg.Journal.PutBack(ctx, e.applied); err != nil {
+			l.log.Warn("that the journal is an older copy was not noted", "error", err)
+			e.again = false
+		}
 	case fleet.CodeFork, fleet.CodeCloned:
 		l.mem.Fenced = e.err.Error()
 		if err := l.keep(ctx); err != nil {

@@ -18,6 +18,7 @@ func (a *API) nodeRoutes() {
 	a.put("/v1/node/pools", a.write(a.storePool))
 	a.mux.HandleFunc("GET /v1/node/revocations", a.read(a.listRevocations))
 	a.put("/v1/node/{id}/revoke", a.write(a.revokeNode))
+	a.put("/v1/node/{id}/readmit", a.write(a.readmitNode))
 	a.mux.HandleFunc("DELETE /v1/node/pool/{name}", a.write(a.deletePool))
 	a.mux.HandleFunc("GET /v1/node/pool/{name}/nodes", a.read(a.poolNodes))
 	a.mux.HandleFunc("GET /v1/node/pool/{name}/jobs", a.read(a.poolJobs))

@@ -38,6 +38,15 @@ func (a *API) revokeNode(r *http.Request) (any, fleet.Index, error) {
 	return nodeAnswer(res), res.Index, nil
 }
 
+// readmitNode lets an edge go on whose data directory was put back to an older copy.
+func (a *API) readmitNode(r *http.Request) (any, fleet.Index, error) {
+	res, err := a.apply(r.Context(), state.NodeReadmit{NodeID: fleet.NodeID(r.PathValue("id")), Now: a.cfg.Now().UnixNano()})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	return nodeAnswer(res), res.Index, nil
+}
+
 func (a *API) listRevocations(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	id := func(r *fleet.Revocation) string { return string(r.NodeID) }
 	answer, err := page(r, beginning(q, v.Revocations(), id), id, same[*fleet.Revocation])

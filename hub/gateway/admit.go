@@ -39,6 +39,9 @@ func (s *session) admit(ctx context.Context) call {
 	node, known := view.Node(s.node)
 	if known {
 		if refused, ok := s.forked(node, hello); ok && hello.Lost == "" {
+			if s.mayGoOn(ctx, node) {
+				return s.refusal(putBack(node))
+			}
 			s.record(ctx, node, refused.Code, nil)
 			return s.refusal(refused)
 		}
@@ -89,7 +92,7 @@ func (s *session) forked(node *fleet.Node, h syncproto.Hello) (syncproto.Refused
 	return syncproto.Refused{
 		Code:    fleet.CodeFork,
 		Message: "the journal is not the one whose rows the cluster has applied for node " + fleet.Short(s.node),
-		Hint:    "was the data directory copied, or restored from a backup? Give this machine an empty one and let it enrol",
+		Hint:    forkHint(node),
 		Applied: node.Applied, RetryAfter: cloneRetry,
 	}, true
 }

@@ -107,7 +107,7 @@ func TestForkedJournal(t *testing.T) {
 	t.Run("noticed at its Hello", func(t *testing.T) {
 		for _, last := range []fleet.Seq{0, 1, 2} { // empty; behind; as long, but another one
 			clone := h.mustDial(t, node1)
-			hello := clone.hello(2+uint64(last), "agent-1")
+			hello := clone.hello(2+uint64(last), "agent-9")
 			hello.Last, hello.ChainHash = last, []byte("another chain")
 			clone.send(syncproto.StreamControl, hello)
 			if r := clone.expectRefused(fleet.CodeFork); r.Applied != 2 {

@@ -47,7 +47,7 @@ type finding struct {
 // that was seen beside a living machine stays a clone: it must not take the place of the
 // first one whenever that loses its link.
 func (s *session) askFormer(ctx context.Context, node *fleet.Node) finding {
-	if fencedFor(node, s.hello.Instance, fleet.CodeCloned) {
+	if fencedFor(node, s.hello.Instance, fleet.CodeCloned) && !node.Readmit {
 		return finding{alive: true}
 	}
 	if node.Epoch == 0 || node.Instance == s.hello.Instance || node.Instance == "" {

@@ -110,13 +110,15 @@ func (s *session) answered(ctx context.Context, a answer) []syncproto.Output {
 
 // fork keeps apart what a forked journal said, and ends the session.
 func (s *session) fork(ctx context.Context, r state.BatchResult, batch state.NodeRows) call {
+	refused := syncproto.Refused{Code: fleet.CodeFork, Message: r.Message, Applied: r.Applied, RetryAfter: cloneRetry}
 	if node, ok := s.gw.cfg.State.View().Node(s.node); ok {
+		if node.Readmit {
+			return s.refusal(putBack(node))
+		}
 		s.record(ctx, node, fleet.CodeFork, firstRows(batch.Rows))
+		refused.Hint = forkHint(node)
 	}
-	return s.refusal(syncproto.Refused{
-		Code: fleet.CodeFork, Message: r.Message, Applied: r.Applied, RetryAfter: cloneRetry,
-		Hint: "was the data directory copied? What was said is kept apart and shown with the node",
-	})
+	return s.refusal(refused)
 }
 
 func firstRows(rows [][]byte) [][]byte {

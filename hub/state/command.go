@@ -39,6 +39,7 @@ const (
 	KindSnapshotRestore   Kind = 91
 	KindSnapshotDrop      Kind = 92
 	KindNodeRevoke        Kind = 110
+	KindNodeReadmit       Kind = 120
 	KindClusterSeal       Kind = 112
 )
 
@@ -344,6 +345,7 @@ func (NodeDrain) Kind() Kind       { return KindNodeDrain }
 func (DrainStep) Kind() Kind       { return KindDrainStep }
 func (NodePurge) Kind() Kind       { return KindNodePurge }
 func (NodeRevoke) Kind() Kind      { return KindNodeRevoke }
+func (NodeReadmit) Kind() Kind     { return KindNodeReadmit }
 func (NodeEvaluate) Kind() Kind    { return KindNodeEvaluate }
 func (Collect) Kind() Kind         { return KindCollect }
 

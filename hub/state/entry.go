@@ -139,5 +139,6 @@ var commands = map[Kind]reflect.Type{
 	KindSnapshotRestore:   reflect.TypeFor[SnapshotRestore](),
 	KindSnapshotDrop:      reflect.TypeFor[SnapshotDrop](),
 	KindNodeRevoke:        reflect.TypeFor[NodeRevoke](),
+	KindNodeReadmit:       reflect.TypeFor[NodeReadmit](),
 	KindClusterSeal:       reflect.TypeFor[ClusterSeal](),
 }

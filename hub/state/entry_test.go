@@ -88,6 +88,7 @@ func samples() []state.Command {
 		state.SnapshotDrop{Restore: "r"},
 		state.NodeRevoke{NodeID: n.ID, Reason: "stolen", EvalSeed: "s", Now: 110},
 		state.ClusterSeal{ClusterID: "c", Sealed: []byte{1, 2}, SealKey: "k"},
+		state.NodeReadmit{NodeID: n.ID, Now: 120},
 	}
 }
 

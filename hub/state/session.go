@@ -46,6 +46,7 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 	n.Hub, n.JournalHead, n.DisconnectedAt = c.Hub, c.Head, 0
 	n.Orphans = nil // the edge lists what it still holds in every session
 	n.Newcomer = nil
+	n.Readmit = n.Readmit && c.Lost == ""
 	if c.Lost != "" {
 		n.JournalHead = n.Applied + 1 // the row that says what is lost is to come at least
 	}

@@ -80,6 +80,38 @@ func TestNewcomerIsShown(t *testing.T) {
 	waits("")
 }
 
+// Readmitting a node ends with the session that lost rows, or with rows that follow.
+func TestNodeReadmit(t *testing.T) {
+	w := newT(t)
+	w.refused(fleet.CodeNotFound, state.NodeReadmit{NodeID: "nosuch", Now: w.nano()})
+	id := w.node("n1")
+	readmit := func() {
+		t.Helper()
+		w.must(state.NodeReadmit{NodeID: id, Now: w.nano()})
+		if n := w.getNode(id); !n.Readmit || !strings.Contains(n.Events[len(n.Events)-1].Message, "readmitted") {
+			t.Fatalf("node: %+v", n)
+		}
+	}
+	readmit()
+	w.session(id)
+	if !w.getNode(id).Readmit {
+		t.Error("ended by a session that says nothing of its journal")
+	}
+	w.journal(id, fleet.Transition{Kind: fleet.TransitionAgent})
+	w.send(w.pending(id))
+	if w.getNode(id).Readmit {
+		t.Error("not ended by rows that follow")
+	}
+	readmit()
+	w.edges[id].session++
+	w.must(state.SessionOpen{NodeID: id, Session: w.edges[id].session, Instance: "i2", Hub: "hub-1", Lost: "an older copy", Now: w.nano()})
+	if w.getNode(id).Readmit {
+		t.Error("not ended by the session that lost rows")
+	}
+	w.must(state.NodeRevoke{NodeID: id, EvalSeed: w.seed(), Now: w.nano()})
+	w.refused(fleet.CodeConflict, state.NodeReadmit{NodeID: id, Now: w.nano()})
+}
+
 // A session within the deadline leaves the node ready, whatever its journal
 // holds, and fences the one before it.
 func TestSessionBlip(t *testing.T) {

@@ -113,6 +113,8 @@ func (t *tx) apply(c Command) Result {
 		return t.nodePurge(c)
 	case NodeRevoke:
 		return t.nodeRevoke(c)
+	case NodeReadmit:
+		return t.nodeReadmit(c)
 	case NodeEvaluate:
 		return t.nodeEvaluate(c)
 	case Collect:

@@ -154,6 +154,7 @@ func (t *tx) take(n *nodeRow, f freshRows, w *wake) {
 	}
 	n.Applied = f.transitions[len(f.transitions)-1].Seq
 	n.ChainHash = f.chain
+	n.Readmit = false // its journal is the right one
 	final := n.Status == fleet.NodeReady || planted.On(planted.EvaluateSuperseded)
 	for _, id := range order {
 		before := t.alloc(id).Alloc

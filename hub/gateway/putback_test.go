@@ -1,0 +1,150 @@
+package gateway_test
+
+import (
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// ahead is a hub that has two rows of node1 by agent-1, whose machine is silent since.
+func ahead(t *testing.T, head fleet.Seq) (h *hub, applied []byte) {
+	t.Helper()
+	h = newHub(t, options{})
+	w := h.mustDial(t, node1)
+	hello := w.hello(1, "agent-1")
+	hello.Last, hello.ChainHash = head, []byte("announced")
+	w.welcomed(hello)
+	w.beat()
+	w.send(syncproto.StreamUpdates, w.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}, fleet.Transition{Kind: fleet.TransitionOperator}))
+	expect[syncproto.Applied](w, syncproto.StreamUpdates)
+	applied = w.chain
+	w.vanish()
+	return h, applied
+}
+
+func (w *wire) putBackHello(session uint64, instance fleet.InstanceID, last fleet.Seq) syncproto.Hello {
+	h := w.hello(session, instance)
+	h.Last, h.ChainHash = last, []byte("an older copy")
+	return h
+}
+
+// A machine that went back with its memory: the same process, and nothing is missing.
+func TestRevertedMachineGoesOn(t *testing.T) {
+	t.Parallel()
+	h, _ := ahead(t, 2)
+	w := h.mustDial(t, node1)
+	w.send(syncproto.StreamControl, w.putBackHello(2, "agent-1", 1))
+	if r := w.expectRefused(fleet.CodePutBack); r.Applied != 2 || r.RetryAfter != 0 {
+		t.Errorf("refused with %+v, want where to go on, at once", r)
+	}
+	if n := h.mustNode(node1); len(n.Fenced) > 0 {
+		t.Errorf("fenced: %+v", n.Fenced)
+	}
+	again := h.mustDial(t, node1)
+	hello := again.putBackHello(3, "agent-1", 1)
+	hello.Lost = "an older copy"
+	again.welcomed(hello)
+	if ack := again.beat(); ack.Applied != 2 || len(ack.ChainHash) == 0 {
+		t.Errorf("acknowledged with %+v, want where to go on", ack)
+	}
+}
+
+// What is not proven is for an operator to decide.
+func TestPutBackDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
+	t.Run("another process", func(t *testing.T) {
+		t.Parallel()
+		h, _ := ahead(t, 2)
+		w := h.mustDial(t, node1)
+		w.send(syncproto.StreamControl, w.putBackHello(2, "agent-2", 1))
+		if r := w.expectRefused(fleet.CodeFork); r.Hint == "" {
+			t.Error("no hint")
+		}
+	})
+	t.Run("rows were announced that the cluster does not have", func(t *testing.T) {
+		t.Parallel()
+		h, _ := ahead(t, 3)
+		w := h.mustDial(t, node1)
+		w.send(syncproto.StreamControl, w.putBackHello(2, "agent-1", 1))
+		w.expectRefused(fleet.CodeFork)
+	})
+	t.Run("the former session answers", func(t *testing.T) {
+		t.Parallel()
+		h := newHub(t, options{})
+		original := h.mustDial(t, node1)
+		original.open(1, "agent-1")
+		original.send(syncproto.StreamUpdates, original.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
+		expect[syncproto.Applied](original, syncproto.StreamUpdates)
+		alive := original.answerProbes()
+		w := h.mustDial(t, node1)
+		w.send(syncproto.StreamControl, w.putBackHello(2, "agent-1", 0))
+		w.expectRefused(fleet.CodeFork)
+		alive()
+	})
+}
+
+// An operator lets it go on, whether its journal is behind or has overtaken what is applied;
+// once.
+func TestReadmittedEdgeGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, last := range map[string]fleet.Seq{"behind": 1, "overtaken": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, applied := ahead(t, 2)
+			try := func(session uint64, code fleet.Code) {
+				t.Helper()
+				w := h.mustDial(t, node1)
+				if last == 1 {
+					w.send(syncproto.StreamControl, w.putBackHello(session, "agent-2", 1))
+				} else {
+					w.chain = []byte("an older copy")
+					rows := w.updates(3, fleet.Transition{Kind: fleet.TransitionOperator})
+					w.welcomed(w.putBackHello(session, "agent-2", 3))
+					w.beat()
+					w.send(syncproto.StreamUpdates, rows)
+				}
+				w.expectRefused(code)
+			}
+			try(2, fleet.CodeFork)
+			h.mustApply(state.NodeReadmit{NodeID: node1, Now: time.Now().UnixNano()})
+			try(3, fleet.CodePutBack)
+			w := h.mustDial(t, node1)
+			hello := w.putBackHello(4, "agent-2", last)
+			hello.Lost = "an older copy"
+			w.welcomed(hello)
+			if ack := w.beat(); ack.Applied != 2 || string(ack.ChainHash) != string(applied) {
+				t.Errorf("acknowledged with %+v, want row 2 and its hash", ack)
+			}
+			if h.mustNode(node1).Readmit {
+				t.Error("it is still readmitted")
+			}
+			w.vanish()
+			try(5, fleet.CodeFork)
+		})
+	}
+}
+
+// One that was taken for a clone comes in where an operator says so, but not beside a
+// machine that lives.
+func TestReadmittedClone(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	original := h.mustDial(t, node1)
+	original.open(1, "agent-1")
+	try := func(session uint64) *wire {
+		alive := original.answerProbes()
+		w := h.mustDial(t, node1)
+		w.send(syncproto.StreamControl, w.hello(session, "agent-2"))
+		w.expectRefused(fleet.CodeCloned)
+		alive()
+		return w
+	}
+	try(2)
+	h.mustApply(state.NodeReadmit{NodeID: node1, Now: time.Now().UnixNano()})
+	try(3)
+	original.vanish()
+	h.mustDial(t, node1).open(4, "agent-2")
+}

@@ -1,0 +1,27 @@
+package state
+
+import "skerry/fleet"
+
+// NodeReadmit lets the edge of a node go on although its journal is an older copy of the
+// one whose rows are applied, or a fork of it: its data directory was put back.
+type NodeReadmit struct {
+	NodeID fleet.NodeID
+	Now    int64
+}
+
+func (t *tx) nodeReadmit(c NodeReadmit) Result {
+	n := t.node(c.NodeID)
+	switch {
+	case n == nil:
+		return refused(fleet.CodeNotFound, "readmit node %s: there is no such node", fleet.Short(c.NodeID))
+	case n.Revoked != nil:
+		return refused(fleet.CodeConflict, "readmit node %s: it was revoked", fleet.Short(c.NodeID))
+	case n.Readmit:
+		return Result{}
+	}
+	n.Readmit = true
+	t.nodeChanged(n)
+	n.event("Cluster", "Node readmitted: its edge may go on with an older copy of its journal", c.Now, t.index)
+	t.nodeMark(n, "readmitted", "", c.Now)
+	return Result{}
+}
