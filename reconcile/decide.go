@@ -132,14 +132,21 @@ func (d *decision) group(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 }
 
 // miss has sites go without what was stopped there for the deployment, until that is
-// placed.
+// placed. Where its edge is away, and there is no room elsewhere, it is deferred with it.
 func (d *decision) miss(slots []*slot, missing int, r *rollout) {
 	for _, s := range slots {
 		m := s.newest(func(*member) bool { return true })
-		if missing > 0 && !s.active() && d.cleared(m) {
-			r.sites.miss(d.in.Nodes[m.a.NodeID].SiteName())
-			missing--
+		if missing <= 0 || s.active() || !d.cleared(m) {
+			continue
 		}
+		missing--
+		node := d.in.Nodes[m.a.NodeID]
+		if node == nil || node.Status == fleet.NodeReady || !m.a.OccupiesNode() {
+			r.sites.miss(node.SiteName())
+			continue
+		}
+		r.sites.missAway(node.SiteName())
+		r.away++
 	}
 }
 

@@ -40,6 +40,12 @@ func (s sites) miss(site string) {
 	s.down[site]++
 }
 
+// missAway takes account of what a site goes without until an edge is back.
+func (s sites) missAway(site string) {
+	s.miss(site)
+	s.gone[site]++
+}
+
 // full says why nothing that serves at a site may be started anew before an edge is
 // back; "".
 func (s sites) full(m *member, site string) string {

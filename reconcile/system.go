@@ -38,6 +38,7 @@ type post struct {
 	members []*member // by creation
 	holder  *member   // the one that counts, nil: none
 	vacant  bool      // has nothing, and is to have something
+	awaited bool      // vacant as soon as its node is ready again
 	canary  bool      // emptied for one that is still to be placed
 }
 
@@ -162,6 +163,8 @@ func (d *decision) staff(p *post, g *fleet.TaskGroup, r *rollout) {
 	case p.vacant:
 		d.occupy(p, g)
 		r.begins()
+	case p.awaited:
+		r.away++
 	case p.has(frozen), p.has(away), p.has(leaving), d.gaveUp(p):
 	default:
 		wanted = false
@@ -175,19 +178,53 @@ func (d *decision) staff(p *post, g *fleet.TaskGroup, r *rollout) {
 // vacancies finds the posts that are to have what they have not. Where something is
 // stopped for it, by the deployment or by an operator, it keeps its turn, and its site
 // goes without it, until that is there. A node that never had any takes no turn: nothing
-// is out of service for it, and it may be too full for as long as it lives.
+// is out of service for it, and it may be too full for as long as it lives. Where the
+// node is away nothing can be placed: that takes no turn, but its site goes without it.
 func (d *decision) vacancies(g *fleet.TaskGroup, posts []*post, r *rollout) {
 	for _, p := range posts {
-		p.vacant = p.target && p.counted() == nil && d.unsuited(p, g) == "" && !d.gaveUp(p)
+		empty := p.counted() == nil && d.unsuited(p, g) == "" && !d.gaveUp(p)
+		p.vacant, p.awaited = empty && p.target, empty && d.awaited(p)
 		switch {
+		case p.awaited:
+			r.sites.missAway(p.node.SiteName())
 		case !p.vacant:
 		case p.has(migrating) || d.emptied(p):
 			r.places(1)
 			r.sites.miss(p.node.SiteName())
+			r.changes = r.changes || r.u != nil && d.deployment == nil && d.returned(p.members[len(p.members)-1])
 		default:
 			r.vacant++
 		}
 	}
+}
+
+// awaited reports whether an empty post had something, was told to stop it, and gets the
+// newest version as soon as its node is ready again. A node whose absence means that its
+// allocations are lost is not waited for, nor one that takes no new work then.
+func (d *decision) awaited(p *post) bool {
+	n := p.node
+	if d.batch() || n == nil || n.Revoked != nil || n.Status == fleet.NodeReady || n.SchedulingEligibility == fleet.NodeIneligible || len(p.members) == 0 {
+		return false
+	}
+	last := p.members[len(p.members)-1]
+	if last.a.Job == nil || last.a.Job.CreateIndex != d.in.Job.CreateIndex {
+		return false // of a job of that name that was purged
+	}
+	since := awaySince(last.a)
+	if last.a.ClientStatus != fleet.ClientUnknown && (last.kind == lost || d.unconfirmed(last)) {
+		since = d.in.Now // this decision gives it up
+	}
+	switch {
+	case n.Status == fleet.NodeInitializing:
+		return true
+	case !last.rules.Tolerated, last.rules.Nomad, last.rules.expired(since, d.in.Now):
+		return false
+	case last.rules.LostAfter > 0:
+		d.wishes = append(d.wishes, wish{
+			at: since.Add(last.rules.LostAfter), trigger: fleet.TriggerDisconnectTimeout, why: "wait no longer for node " + d.nodeName(last.a),
+		})
+	}
+	return true
 }
 
 // systemCanaries finds how many nodes may get the newest version as canaries: a
@@ -233,10 +270,23 @@ func (d *decision) older(p *post) bool {
 	return d.emptied(p) || slices.ContainsFunc(p.members, func(m *member) bool { return m.kind != ended && d.outdated(m.a) })
 }
 
-// emptied reports whether a post has nothing because the deployment stopped what was
-// there.
+// emptied reports whether a post has nothing because a deployment stopped what was there:
+// the one that runs, or an earlier one whose newest version finds room there now.
 func (d *decision) emptied(p *post) bool {
-	return p.target && len(p.members) > 0 && p.counted() == nil && d.cleared(p.members[len(p.members)-1])
+	if !p.target || len(p.members) == 0 || p.counted() != nil {
+		return false
+	}
+	last := p.members[len(p.members)-1]
+	return d.cleared(last) || d.returned(last)
+}
+
+// returned reports whether what a post had last was stopped or lost before it was the newest
+// version and healthy, and the newest has room in its stead now: its edge was away while the
+// others were updated. It gets the newest version as part of a deployment.
+func (d *decision) returned(last *member) bool {
+	a := last.a
+	unserved := d.outdated(a) || a.DeploymentID != "" && !a.DeploymentStatus.IsHealthy()
+	return unserved && a.DesiredStatus == fleet.DesiredStop && a.NextAllocation == "" && !a.DesiredTransition.Migrate && (d.in.Room == nil || d.in.Room(a))
 }
 
 // gaveUp reports whether what a sysbatch job had last at a post was lost: it ran there, and

@@ -58,6 +58,7 @@ func (w *world) input(eval fleet.EvalID) reconcile.Input {
 		Nodes: maps.Clone(w.nodes), DefaultDisconnect: w.pools, Waiting: map[fleet.EvalID]time.Time{}, Now: w.now,
 		Suits:  func(n *fleet.Node, _ string) string { return w.unsuited[n.ID] },
 		Window: func(n *fleet.Node, _ string) reconcile.Window { return w.window(n.ID) },
+		Room:   func(a *fleet.Alloc) bool { return !w.full || !a.Terminal() },
 		NewID:  func() string { w.evalSeq++; return fmt.Sprintf("f%d", w.evalSeq) },
 	}
 	for id, at := range w.evals {

@@ -145,7 +145,7 @@ func reached(a consensus.Applied, d *fleet.Deployment) []check.Reached {
 			healthy: map[string]bool{}, away: map[string]bool{}, behind: map[string][]check.Part{},
 		}
 		for other := range a.View.AllocsByJob(d.Namespace, d.JobID) {
-			if other.TaskGroup == name && !other.ServerTerminal() {
+			if other.TaskGroup == name && (!other.ServerTerminal() || f.awaited(other)) {
 				f.count(other)
 			}
 		}
@@ -164,6 +164,18 @@ type far struct {
 	behind        map[string][]check.Part
 }
 
+// awaited reports whether a system job's allocation was stopped for its newest version on
+// an edge that is away, and has nothing in its stead: that edge is still to get it.
+func (f *far) awaited(a *fleet.Alloc) bool {
+	n, known := f.view.Node(a.NodeID)
+	if !known || n.Status == fleet.NodeReady || n.SchedulingEligibility == fleet.NodeIneligible || !fleet.RunsEverywhere(f.job.Type) {
+		return false
+	}
+	pool, _ := f.view.Pool(n.NodePool)
+	return a.DesiredStatus == fleet.DesiredStop && a.NextAllocation == "" && !a.DesiredTransition.Migrate &&
+		a.Group() != nil && a.Group().Disconnect == nil && a.Job.CreateIndex == f.job.CreateIndex && (pool == nil || pool.DefaultDisconnect != fleet.DisconnectNomad)
+}
+
 // count adds an allocation that is to run.
 func (f *far) count(a *fleet.Alloc) {
 	key := a.Name
@@ -173,14 +185,15 @@ func (f *far) count(a *fleet.Alloc) {
 	n, known := f.view.Node(a.NodeID)
 	gone := !known || n.Status != fleet.NodeReady
 	same := a.JobHash == f.job.SpecHash
+	open := !a.ClientTerminal() || a.ServerTerminal() // or its edge is still to get the newest version
 	switch {
 	case same && (a.DeploymentStatus.IsHealthy() || a.DeploymentID == "" && a.ClientStatus == fleet.ClientRunning):
 		f.healthy[key] = true
-	case !a.ClientTerminal() && gone:
+	case open && gone:
 		f.away[key] = true
 		f.Away, f.AwaySites = append(f.Away, a.NodeID), append(f.AwaySites, misses(f.view, a))
 	}
-	if !same && !a.ClientTerminal() && fleet.GroupUpdate(a.Job, f.job, f.Group) == fleet.GroupDestructive {
+	if !same && open && fleet.GroupUpdate(a.Job, f.job, f.Group) == fleet.GroupDestructive {
 		f.behind[key] = append(f.behind[key], check.Part{Alloc: a.ID, Node: a.NodeID, Site: site(f.view, a.NodeID), Away: gone})
 	}
 }

@@ -136,6 +136,20 @@ func TestOverdue(t *testing.T) {
 			})
 			o.overlooked = true
 		}},
+		"what made room on an edge that is away is not": {make: func(o *overdue) {
+			o.add("b", fleet.ClientRunning, false, func(a *fleet.Alloc) {
+				a.JobVersion, a.DeploymentID, a.DesiredStatus, a.AllocModifyIndex = 0, "", fleet.DesiredStop, 2
+			})
+			o.away["b"] = true
+		}},
+		"nor the one beside it at a site that may lose no more": {system: true, make: func(o *overdue) {
+			o.job.TaskGroups[0].Update = &fleet.Update{MaxUnavailablePerSite: 1}
+			o.add("b", fleet.ClientLost, false, func(a *fleet.Alloc) {
+				a.JobVersion, a.DeploymentID, a.DesiredStatus, a.AllocModifyIndex = 0, "", fleet.DesiredStop, 2
+			})
+			o.add("later", fleet.ClientRunning, false, func(a *fleet.Alloc) { a.JobVersion, a.DeploymentID = 0, "" })
+			o.away["b"] = true
+		}},
 		"not where its edge is away": {system: true, make: func(o *overdue) {
 			o.add("later", fleet.ClientRunning, true, nil)
 			o.add("b", fleet.ClientUnknown, false, func(a *fleet.Alloc) { a.JobVersion, a.DeploymentID = 0, "" })

@@ -245,11 +245,11 @@ func (p Picture) settled(group string, whole []*fleet.Alloc) (n int, all bool) {
 		if p.everywhere() {
 			key = string(a.NodeID)
 		}
-		newest := a.JobVersion == p.Job.Version || a.JobHash != "" && a.JobHash == p.Job.SpecHash
+		newest := p.newest(a)
 		serves := a.DeploymentStatus.IsHealthy() || a.DeploymentID == "" && a.ClientStatus == fleet.ClientRunning
 		switch {
-		case a.TaskGroup != group || a.ServerTerminal() && !p.back(a) && !(p.everywhere() && !newest && p.Deployment.Cleared(a)):
-		case p.deferred(a), newest && serves && !a.ClientTerminal(),
+		case a.TaskGroup != group || a.ServerTerminal() && !p.back(a) && !p.vacated(a, newest):
+		case p.deferred(a), a.ServerTerminal() && p.Away(a.NodeID), newest && serves && !a.ClientTerminal(),
 			newest && a.ClientStatus == fleet.ClientFailed && a.DeploymentID != p.Deployment.ID, // after an earlier deployment brought it up
 			!newest && full[p.Site(a.NodeID)], p.windowed(group) && p.shut(a, held):
 			posts[key] = true
@@ -265,6 +265,21 @@ func (p Picture) settled(group string, whole []*fleet.Alloc) (n int, all bool) {
 	return n, n == len(posts)
 }
 
+// newest reports whether an allocation runs what the newest version wants.
+func (p Picture) newest(a *fleet.Alloc) bool {
+	return a.JobVersion == p.Job.Version || a.JobHash != "" && a.JobHash == p.Job.SpecHash
+}
+
+// vacated reports whether something is to take the place of an allocation that the hub has
+// stopped: the deployment made room for it, or it waits for an edge that is away.
+func (p Picture) vacated(a *fleet.Alloc, newest bool) bool {
+	away := p.Away(a.NodeID)
+	if p.everywhere() && away {
+		return a.DesiredStatus == fleet.DesiredStop && a.NextAllocation == ""
+	}
+	return (p.everywhere() || away && a.OccupiesNode()) && !newest && p.Deployment.Cleared(a)
+}
+
 // fullSites are the sites at which nothing of a group may be started anew before an
 // edge is back.
 func (p Picture) fullSites(group string, whole []*fleet.Alloc) map[string]bool {
@@ -274,8 +289,8 @@ func (p Picture) fullSites(group string, whole []*fleet.Alloc) map[string]bool {
 	}
 	gone, full := map[string]int{}, map[string]bool{}
 	for _, a := range whole {
-		if a.TaskGroup == group && !a.ServerTerminal() && a.ClientStatus == fleet.ClientUnknown &&
-			a.DeploymentID != "" && !a.DeploymentStatus.IsHealthy() {
+		begun := !a.ServerTerminal() && a.ClientStatus == fleet.ClientUnknown && a.DeploymentID != "" && !a.DeploymentStatus.IsHealthy()
+		if a.TaskGroup == group && (begun || a.ServerTerminal() && p.Away(a.NodeID) && p.vacated(a, p.newest(a))) {
 			site := p.Site(a.NodeID)
 			gone[site]++
 			full[site] = gone[site] >= g.Update.MaxUnavailablePerSite

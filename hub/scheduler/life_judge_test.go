@@ -15,7 +15,7 @@ func (l *life) judge(v *state.View, line []string) error {
 	}
 	for j := range v.Jobs("*", "") {
 		s := l.scene(v, j, line)
-		if err := errors.Join(s.counts(), s.canaries(), s.turns()); err != nil {
+		if err := errors.Join(s.counts(), s.canaries(), s.turns(), s.waitedForAll()); err != nil {
 			return fmt.Errorf("job %s: %w", j.ID, err)
 		}
 		s.remember()

@@ -43,7 +43,7 @@ func (s *scene) goesOn() bool {
 	if !s.dep.Active() || s.dep.Status == fleet.DeploymentPaused || s.waits() && s.group.Update.ProgressDeadline == 0 {
 		return false
 	}
-	away, serves := false, false
+	away, serves := len(s.emptiedAway()) > 0, false
 	for _, a := range s.allocs {
 		seen := s.inSight(s.v, a)
 		away = away || !seen && !a.ServerTerminal()

@@ -119,6 +119,11 @@ func (s *scene) siteTurns(taken []*fleet.Alloc, most int) error {
 		}
 		out[site]++
 	}
+	for _, a := range s.emptiedAway() {
+		s.l.reached("emptied on an edge that is away", 1)
+		out[s.site(a)]++
+		down[s.site(a)]++
+	}
 	for site := range served {
 		if out[site] == most {
 			s.l.reached("taken down where a site has its limit", 1)
@@ -161,6 +166,41 @@ func (s *scene) emptied() int {
 	}
 	s.l.reached("emptied for a newer version", len(empty))
 	return len(empty)
+}
+
+// emptiedAway lists what was stopped on nodes that are away, one of each, with nothing in
+// its stead, where the newest version is to be when they are back.
+func (s *scene) emptiedAway() (list []*fleet.Alloc) {
+	if !s.everywhere() || s.job.Stopped() {
+		return nil
+	}
+	last := map[fleet.NodeID]*fleet.Alloc{}
+	for _, a := range s.allocs {
+		if b := last[a.NodeID]; b == nil || byCreation(b, a) < 0 {
+			last[a.NodeID] = a
+		}
+	}
+	for id, a := range last {
+		n, ok := s.v.Node(id)
+		old, known := s.l.before.Alloc(a.ID)
+		if ok && n.Status != fleet.NodeReady && n.SchedulingEligibility == fleet.NodeEligible && (n.NodePool != "classic" || n.Status == fleet.NodeInitializing) &&
+			known && old.ServerTerminal() && a.NextAllocation == "" && a.Job.CreateIndex == s.job.CreateIndex {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// waitedForAll: a deployment that waits for all does not succeed while a node that is away
+// has not got its version.
+func (s *scene) waitedForAll() error {
+	if s.was == nil || s.was.Status != fleet.DeploymentRunning || s.dep.Status != fleet.DeploymentSuccessful || s.group.Update.WaitFor != fleet.WaitForAll {
+		return nil
+	}
+	for _, a := range s.emptiedAway() {
+		return fmt.Errorf("its deployment, which waits for all, has succeeded without node %s", a.NodeName)
+	}
+	return nil
 }
 
 func (s *scene) site(a *fleet.Alloc) string {

@@ -41,7 +41,12 @@ func (a *attempt) plan(token string) fleet.Plan {
 	for _, al := range a.placements {
 		p.NodeAllocation[al.NodeID] = append(p.NodeAllocation[al.NodeID], al)
 	}
-	p.Deployment, p.DeploymentUpdates = a.decisions.Deployment, a.decisions.DeploymentUpdates
+	p.Deployment = a.decisions.Deployment
+	for _, u := range a.decisions.DeploymentUpdates {
+		if u.Status != fleet.DeploymentSuccessful || !slices.ContainsFunc(a.placements, func(al fleet.Alloc) bool { return al.DeploymentID == u.DeploymentID }) {
+			p.DeploymentUpdates = append(p.DeploymentUpdates, u) // what has just been placed is part of it, and not healthy yet
+		}
+	}
 	p.Evals = a.evals()
 	return p
 }

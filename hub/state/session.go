@@ -245,7 +245,8 @@ func (t *tx) concerns(a *fleet.Alloc, since fleet.Index) bool {
 	case jobType == fleet.JobTypeSysBatch:
 		return row != nil && !row.job.Stop && !a.ClientTerminal()
 	case jobType == fleet.JobTypeSystem:
-		return row != nil && !row.job.Stop && !(a.ServerTerminal() && a.ClientTerminal())
+		// What was stopped there with nothing in its stead yet is deferred with its edge.
+		return row != nil && !row.job.Stop && (!a.ServerTerminal() || !a.ClientTerminal() || a.NextAllocation == "")
 	case jobType == fleet.JobTypeBatch && a.ClientTerminal():
 		return !a.ServerTerminal() && (a.NeedsToReconnect() || a.ModifyIndex > since)
 	}
