@@ -104,7 +104,7 @@ func (w *work) begin(ctx context.Context) error {
 // spec is the job as it is wanted.
 func (w *work) spec(u *user) *fleet.Job {
 	job := undressed(u.id, u.count, w.s.starts, u.disconnect)
-	job.Meta = map[string]string{metaTag: u.tag}
+	job.UI = &fleet.JobUI{Description: u.tag} // which its tasks survive
 	group := &job.TaskGroups[0]
 	// Tasks that crash are started again for as long as they do.
 	group.RestartPolicy = &fleet.RestartPolicy{Attempts: 10_000, Interval: time.Hour, Delay: 300 * time.Millisecond, Mode: fleet.RestartModeDelay}
@@ -258,9 +258,13 @@ func (w *work) find(ctx context.Context, u *user) error {
 		return err
 	}
 	// Of a job that is stopped it is not known which registration was the last to come through.
-	if job.Stop != u.stopped || !job.Stop && job.Meta[metaTag] != u.tag {
+	tag := ""
+	if job.UI != nil {
+		tag = job.UI.Description
+	}
+	if job.Stop != u.stopped || !job.Stop && tag != u.tag {
 		w.s.watch.broke(check.Violation{Invariant: check.AcknowledgedSurvives, Where: string(u.id), Message: fmt.Sprintf(
-			"registration %s (stopped: %t) was acknowledged, the cluster has %s (stopped: %t)", u.tag, u.stopped, job.Meta[metaTag], job.Stop)})
+			"registration %s (stopped: %t) was acknowledged, the cluster has %s (stopped: %t)", u.tag, u.stopped, tag, job.Stop)})
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func TestDiffJobs(t *testing.T) {
 		Type: fleet.DiffEdited, Name: "t", Annotations: []string{fleet.ForcesInPlace},
 		Fields: []fleet.FieldDiff{{Type: fleet.DiffEdited, Name: "KillSignal", Old: "SIGTERM", New: "SIGINT"}},
 	}})
-	if a.Change != fleet.GroupDestructive || b.Change != fleet.GroupInPlace || c.Type != fleet.DiffAdded || c.Tasks[0].Annotations[0] != fleet.ForcesCreate {
+	if a.Change != fleet.GroupDestructive || b.Change != fleet.GroupDestructive || c.Type != fleet.DiffAdded || c.Tasks[0].Annotations[0] != fleet.ForcesCreate {
 		t.Errorf("groups %+v", d.TaskGroups)
 	}
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -18,12 +19,13 @@ const (
 )
 
 // GroupUpdate compares a group between two versions of a job. In place are counts,
-// meta of the job and the group, priority, constraints, affinities, spreads,
-// datacenters, the pool, the policies (restart, reschedule, disconnect, update,
-// migrate), services, scaling, actions, and how a task is stopped: of these,
-// the caller must still see whether the allocation's node fits the new version. All
-// else changes the processes or what they hold of the node, and is destructive.
-// Either job may be nil; a group that only the new version has is destructive.
+// priority, constraints, datacenters, the pool, the policies (restart, reschedule,
+// disconnect, update, migrate), services, scaling, actions, how large logs may get, and how
+// a task is stopped: of these, the caller must still see whether the allocation's node fits
+// the new version. All else changes the processes, what they are told (meta and the job's
+// name are in their environment), what they hold of the node, or which nodes they prefer,
+// and is destructive. Either job may be nil; a group that only the new version has is
+// destructive.
 func GroupUpdate(old, updated *Job, group string) GroupChange {
 	if updated == nil || updated.Group(group) == nil {
 		return GroupRemoved
@@ -33,9 +35,7 @@ func GroupUpdate(old, updated *Job, group string) GroupChange {
 	}
 	was, is := old.Group(group), updated.Group(group)
 	switch {
-	case groupProcesses(was) != groupProcesses(is):
-		return GroupDestructive
-	case old.Type != updated.Type:
+	case groupProcesses(old, was) != groupProcesses(updated, is):
 		return GroupDestructive
 	case canonical(jobPlacement(old)) != canonical(jobPlacement(updated)), canonical(was) != canonical(is):
 		return GroupInPlace
@@ -44,34 +44,40 @@ func GroupUpdate(old, updated *Job, group string) GroupChange {
 }
 
 // groupProcesses is what must not change under a running allocation, as text.
-func groupProcesses(g *TaskGroup) string {
+func groupProcesses(j *Job, g *TaskGroup) string {
 	tasks := make([]Task, len(g.Tasks))
 	for i, t := range g.Tasks {
 		tasks[i] = taskProcess(t)
+		tasks[i].Meta = j.TaskMeta(g.Name, t.Name)
+		tasks[i].Affinities = slices.Concat(j.Affinities, g.Affinities, t.Affinities)
 	}
+	slices.SortStableFunc(tasks, func(a, b Task) int { return strings.Compare(a.Name, b.Name) })
 	return canonical(struct {
-		Tasks    []Task
-		Disk     EphemeralDisk
-		Networks []NetworkResource
-		Volumes  map[string]VolumeRequest
-	}{tasks, g.EphemeralDisk, g.Networks, g.Volumes})
+		JobName, JobType string
+		Tasks            []Task
+		Spreads          []Spread
+		Disk             EphemeralDisk
+		Networks         []NetworkResource
+		Volumes          map[string]VolumeRequest
+		Consul           *Consul
+	}{j.Name, j.Type, tasks, slices.Concat(j.Spreads, g.Spreads), g.EphemeralDisk, g.Networks, g.Volumes, g.Consul})
 }
 
-// taskProcess is what of a task its running process depends on.
+// taskProcess is the part of a task that its running process depends on.
 func taskProcess(t Task) Task {
-	t.Constraints, t.Affinities, t.RestartPolicy = nil, nil, nil
+	t.Constraints, t.RestartPolicy = nil, nil
 	t.KillTimeout, t.KillSignal, t.ShutdownDelay = 0, "", 0
 	t.Leader = false
 	t.Services, t.ScalingPolicies, t.Actions = nil, nil, nil
+	t.LogConfig = LogConfig{Disabled: t.LogConfig.Disabled}
 	return t
 }
 
-// jobPlacement is what of the job itself concerns each of its groups.
+// jobPlacement is the part of the job itself that concerns each of its groups.
 func jobPlacement(j *Job) Job {
 	return Job{
-		Region: j.Region, Namespace: j.Namespace, Name: j.Name, Priority: j.Priority, AllAtOnce: j.AllAtOnce,
-		Datacenters: j.Datacenters, NodePool: j.NodePool, Constraints: j.Constraints,
-		Affinities: j.Affinities, Spreads: j.Spreads, Meta: j.Meta,
+		Region: j.Region, Namespace: j.Namespace, Priority: j.Priority, AllAtOnce: j.AllAtOnce,
+		Datacenters: j.Datacenters, NodePool: j.NodePool, Constraints: j.Constraints, Meta: j.Meta,
 	}
 }
 

@@ -47,7 +47,7 @@ type life struct {
 func (l *life) begin() {
 	kinds := []string{"service", "batch"}
 	disconnects := []string{
-		"meta=0", "lost_after=10m", "lost_after=10m replace=false", "disconnect", "replace=false",
+		"touch=0", "lost_after=10m", "lost_after=10m replace=false", "disconnect", "replace=false",
 		"stop_on_client_after=1m", "stop_on_client_after=1m replace=false",
 	}
 	strategies := []string{"keep_original", "keep_replacement", "best_score", "longest_running"}
@@ -59,7 +59,7 @@ func (l *life) begin() {
 		rapid.SampledFrom(kinds).Draw(l.t, "type"), rapid.IntRange(0, 5).Draw(l.t, "count"),
 		rapid.SampledFrom(reschedules).Draw(l.t, "reschedule"), disconnect)
 	line += rapid.SampledFrom([]string{"", " max_parallel=1", " max_parallel=2"}).Draw(l.t, "update")
-	if !strings.Contains(line, "meta") {
+	if !strings.Contains(line, "touch") {
 		line += " reconcile=" + rapid.SampledFrom(strategies).Draw(l.t, "reconcile")
 	}
 	l.do("job", line)
@@ -143,7 +143,7 @@ func (l *life) some(t *rapid.T, ok func(*fleet.Alloc) bool) (fleet.AllocID, bool
 
 func (l *life) change(t *rapid.T) {
 	l.do("job", rapid.SampledFrom([]string{
-		"count=0", "count=1", "count=3", "count=5", "env=1", "env=2", "meta=1", "meta=2", "stopped", "started", "started", "count=4 started",
+		"count=0", "count=1", "count=3", "count=5", "env=1", "env=2", "touch=1", "touch=2", "stopped", "started", "started", "count=4 started",
 	}).Draw(t, "change"))
 }
 

@@ -271,8 +271,8 @@ func jobField(job *fleet.Job, key, value string) (err error) {
 		g.ReschedulePolicy, err = policy(value)
 	case "env":
 		g.Tasks[0].Env = map[string]string{"V": value}
-	case "meta":
-		g.Meta = map[string]string{"v": value}
+	case "touch":
+		g.Tasks[0].KillSignal = "SIG" + value
 	case "dc":
 		job.Datacenters = strings.Split(value, ",")
 	case "leader":

@@ -20,8 +20,8 @@ func TestSystemProperties(t *testing.T) {
 		l := &life{t: t, s: &script{w: newWorld(), versions: map[uint64]*fleet.Job{}}}
 		l.do("job", fmt.Sprintf("type=%s %s %s",
 			rapid.SampledFrom([]string{"system", "sysbatch"}).Draw(t, "type"),
-			rapid.SampledFrom([]string{"meta=0", "lost_after=10m", "disconnect", "replace=false"}).Draw(t, "disconnect"),
-			rapid.SampledFrom([]string{"meta=1", "max_parallel=1", "max_parallel=2"}).Draw(t, "update")))
+			rapid.SampledFrom([]string{"touch=0", "lost_after=10m", "disconnect", "replace=false"}).Draw(t, "disconnect"),
+			rapid.SampledFrom([]string{"touch=1", "max_parallel=1", "max_parallel=2"}).Draw(t, "update")))
 		for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 			l.do("node", fmt.Sprintf("n%d ready pool=%s", i, rapid.SampledFrom([]string{"default", "classic"}).Draw(t, "pool")))
 		}

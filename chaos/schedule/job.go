@@ -19,8 +19,8 @@ const (
 
 // What Update and Touch change.
 const (
-	envVersion = "VERSION"
-	metaTouch  = "touched"
+	envVersion  = "VERSION"
+	actionTouch = "touched"
 )
 
 // Spec returns the job as it is registered first, with its defaults filled in.
@@ -190,7 +190,11 @@ func (s *jobState) do(step Step) {
 		s.job.TaskGroups[0].Count = step.Count
 	case Touch:
 		s.touches++
-		s.job.Meta = withEntry(s.job.Meta, metaTouch, s.touches)
+		for g := range s.job.TaskGroups {
+			for t := range s.job.TaskGroups[g].Tasks {
+				s.job.TaskGroups[g].Tasks[t].Actions = []fleet.Action{{Name: actionTouch, Command: "true", Args: []string{strconv.Itoa(s.touches)}}}
+			}
+		}
 	case Update:
 		s.updates++
 		for g := range s.job.TaskGroups {

@@ -187,7 +187,7 @@ func describe(job *fleet.Job) string {
 	if job.TaskGroups[0].Tasks[0].Env["VERSION"] != "" {
 		words = append(words, "new")
 	}
-	if job.Meta["touched"] != "" {
+	if len(job.TaskGroups[0].Tasks[0].Actions) > 0 {
 		words = append(words, "touched")
 	}
 	if job.Stop {

@@ -113,7 +113,7 @@ func (d drawer) job() string {
 
 // jobParts are what a job's line consists of; what is there twice changes more often,
 // and the second one holds.
-var jobParts = []string{"count", "cpu", "env", "env", "cpu", "meta", "priority", "ports", "reschedule", "disconnect", "update"}
+var jobParts = []string{"count", "cpu", "env", "env", "cpu", "touch", "priority", "ports", "reschedule", "disconnect", "update"}
 
 // part draws one part of a job, "" for none.
 func (d drawer) part(id string, i int) string {
@@ -128,8 +128,8 @@ func (d drawer) part(id string, i int) string {
 		return d.maybe(2, " cpu="+d.of("100", "400", "900", "900"))
 	case "env":
 		return fmt.Sprintf(" env=%d", d.IntN(3))
-	case "meta":
-		return d.maybe(2, " meta="+d.of("1", "2"))
+	case "touch":
+		return d.maybe(2, " touch="+d.of("USR1", "USR2"))
 	case "priority":
 		return d.maybe(3, " priority="+d.of("10", "90"))
 	case "ports":

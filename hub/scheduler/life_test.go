@@ -382,8 +382,8 @@ func lifeField(j *fleet.Job, key, value string) (err error) {
 		t.Resources.CPU = number()
 	case "env":
 		t.Env = map[string]string{"v": value}
-	case "meta":
-		g.Meta = map[string]string{"v": value}
+	case "touch":
+		t.KillSignal = "SIG" + value
 	case "priority":
 		j.Priority = number()
 	case "port":

@@ -203,7 +203,7 @@ func TestAllotments(t *testing.T) {
 		if len(a) != 2 || fmt.Sprint(a[0].Allotment.CoreIDs(), a[1].Allotment.CoreIDs()) != "[0 1] [2 3]" || a[0].AllocatedResources.CPU != 2*14000/8 {
 			t.Fatalf("placed %+v", a)
 		}
-		c.register(job(2, cores, func(j *fleet.Job) { j.Meta = map[string]string{"v": "2"} }))
+		c.register(job(2, cores, func(j *fleet.Job) { task(j).KillSignal = "SIGINT" }))
 		if b := c.alive(); b[0].ID != a[0].ID || b[0].JobVersion != 1 || fmt.Sprint(b[0].Allotment.CoreIDs()) != "[0 1]" {
 			t.Errorf("updated to %+v", b[0])
 		}

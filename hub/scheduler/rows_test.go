@@ -195,7 +195,7 @@ func TestReplacementOfAnOlderVersion(t *testing.T) {
 // B34: what leaves the allocation where it may be is taken in place.
 func TestInPlaceWhereItMayBe(t *testing.T) {
 	for name, change := range map[string]func(*fleet.Job){
-		"B34 meta": func(j *fleet.Job) { j.Meta = map[string]string{"v": "2"} },
+		"B34 a stop's signal": func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].KillSignal = "SIGINT" },
 		"B34 a constraint that holds": func(j *fleet.Job) {
 			j.Constraints = []fleet.Constraint{{LTarget: "${attr.kernel.name}", Operand: "=", RTarget: "linux"}}
 		},

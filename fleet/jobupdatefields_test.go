@@ -1,0 +1,143 @@
+package fleet_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+)
+
+// updateOf says what a change of each field of a job means for a running allocation. A
+// field that is added to the types has to be added here: decide as Nomad does, or write a
+// row in docs/compatibility.md.
+var updateOf = map[string]fleet.GroupChange{
+	// Of the job: kept for who reads it, written by the hub, or about its children.
+	"Job.ID": fleet.GroupSame, "Job.Stop": fleet.GroupSame, "Job.Stable": fleet.GroupSame, "Job.Status": fleet.GroupSame,
+	"Job.StatusDescription": fleet.GroupSame, "Job.Version": fleet.GroupSame, "Job.SubmitTime": fleet.GroupSame,
+	"Job.CreateIndex": fleet.GroupSame, "Job.ModifyIndex": fleet.GroupSame, "Job.JobModifyIndex": fleet.GroupSame,
+	"Job.VersionTag": fleet.GroupSame, "Job.Ignored": fleet.GroupSame, "Job.SpecHash": fleet.GroupSame, "Job.UI": fleet.GroupSame,
+	"Job.Periodic": fleet.GroupSame, "Job.ParameterizedJob": fleet.GroupSame, "Job.ParentID": fleet.GroupSame, "Job.Dispatched": fleet.GroupSame,
+	"Job.DispatchIdempotencyToken": fleet.GroupSame, "Job.Payload": fleet.GroupSame,
+	// Refused at registration.
+	"Job.Multiregion": fleet.GroupSame, "Job.ConsulNamespace": fleet.GroupSame, "Job.VaultNamespace": fleet.GroupSame,
+
+	"Job.Region": fleet.GroupInPlace, "Job.Namespace": fleet.GroupInPlace, "Job.Priority": fleet.GroupInPlace, "Job.AllAtOnce": fleet.GroupInPlace,
+	"Job.Datacenters": fleet.GroupInPlace, "Job.NodePool": fleet.GroupInPlace, "Job.Constraints": fleet.GroupInPlace,
+
+	"Job.Name": fleet.GroupDestructive, "Job.Type": fleet.GroupDestructive, "Job.Meta": fleet.GroupDestructive,
+	"Job.Affinities": fleet.GroupDestructive, "Job.Spreads": fleet.GroupDestructive,
+
+	"TaskGroup.Count": fleet.GroupInPlace, "TaskGroup.Constraints": fleet.GroupInPlace, "TaskGroup.RestartPolicy": fleet.GroupInPlace,
+	"TaskGroup.ReschedulePolicy": fleet.GroupInPlace, "TaskGroup.Disconnect": fleet.GroupInPlace, "TaskGroup.Update": fleet.GroupInPlace,
+	"TaskGroup.Migrate": fleet.GroupInPlace, "TaskGroup.Services": fleet.GroupInPlace, "TaskGroup.Scaling": fleet.GroupInPlace,
+	"TaskGroup.ShutdownDelay": fleet.GroupInPlace, "TaskGroup.MaxRunDuration": fleet.GroupInPlace,
+
+	"TaskGroup.Affinities": fleet.GroupDestructive, "TaskGroup.Spreads": fleet.GroupDestructive, "TaskGroup.EphemeralDisk": fleet.GroupDestructive,
+	"TaskGroup.Networks": fleet.GroupDestructive, "TaskGroup.Volumes": fleet.GroupDestructive, "TaskGroup.Consul": fleet.GroupDestructive,
+	"TaskGroup.Meta": fleet.GroupDestructive,
+
+	"Task.Constraints": fleet.GroupInPlace, "Task.Services": fleet.GroupInPlace, "Task.RestartPolicy": fleet.GroupInPlace, "Task.KillTimeout": fleet.GroupInPlace,
+	"Task.KillSignal": fleet.GroupInPlace, "Task.ShutdownDelay": fleet.GroupInPlace, "Task.Leader": fleet.GroupInPlace,
+	"Task.ScalingPolicies": fleet.GroupInPlace, "Task.Actions": fleet.GroupInPlace,
+	"LogConfig.MaxFiles": fleet.GroupInPlace, "LogConfig.MaxFileSizeMB": fleet.GroupInPlace, "LogConfig.Disabled": fleet.GroupDestructive,
+
+	"Task.Name": fleet.GroupDestructive, "Task.Driver": fleet.GroupDestructive, "Task.User": fleet.GroupDestructive, "Task.Lifecycle": fleet.GroupDestructive,
+	"Task.Config": fleet.GroupDestructive, "Task.Env": fleet.GroupDestructive, "Task.Affinities": fleet.GroupDestructive,
+	"Task.Resources": fleet.GroupDestructive, "Task.Meta": fleet.GroupDestructive, "Task.Kind": fleet.GroupDestructive,
+	"Task.Artifacts": fleet.GroupDestructive, "Task.Templates": fleet.GroupDestructive, "Task.Vault": fleet.GroupDestructive, "Task.Consul": fleet.GroupDestructive,
+	"Task.Secrets": fleet.GroupDestructive, "Task.Identity": fleet.GroupDestructive, "Task.Identities": fleet.GroupDestructive,
+	"Task.DispatchPayload": fleet.GroupDestructive, "Task.VolumeMounts": fleet.GroupDestructive, "Task.CSIPluginConfig": fleet.GroupDestructive,
+	"Task.Schedule": fleet.GroupDestructive,
+}
+
+// TestUpdateOfEveryField changes each field of a job by itself.
+func TestUpdateOfEveryField(t *testing.T) {
+	open := maps.Clone(updateOf)
+	check := func(of func(*fleet.Job) any) {
+		typ := reflect.TypeOf(of(job())).Elem()
+		for i := range typ.NumField() {
+			name := typ.Name() + "." + typ.Field(i).Name
+			if slices.Contains([]string{"Job.TaskGroups", "TaskGroup.Name", "TaskGroup.Tasks", "Task.LogConfig"}, name) {
+				continue // what they consist of is, or a group of another name is another one
+			}
+			want, ok := updateOf[name]
+			if !ok {
+				t.Errorf("%s is new: say in updateOf what a change of it means for a running allocation", name)
+				continue
+			}
+			delete(open, name)
+			updated := job()
+			field := reflect.ValueOf(of(updated)).Elem().Field(i)
+			if field.Set(another(t, field)); fmt.Sprint(reflect.ValueOf(of(job())).Elem().Field(i)) == fmt.Sprint(field) {
+				t.Errorf("%s was not changed", name)
+			}
+			if got := fleet.GroupUpdate(job(), updated, "a"); got != want {
+				t.Errorf("%s: %s, want %s", name, got, want)
+			}
+		}
+	}
+	check(func(j *fleet.Job) any { return j })
+	check(func(j *fleet.Job) any { return &j.TaskGroups[0] })
+	check(func(j *fleet.Job) any { return &j.TaskGroups[0].Tasks[0] })
+	check(func(j *fleet.Job) any { return &j.TaskGroups[0].Tasks[0].LogConfig })
+	for name := range open {
+		t.Errorf("updateOf has %s, which no type has", name)
+	}
+}
+
+// another is a value of a field's type that differs from the one it has.
+func another(t *testing.T, v reflect.Value) reflect.Value {
+	t.Helper()
+	n := reflect.New(v.Type()).Elem()
+	switch v.Kind() {
+	case reflect.String:
+		n.SetString(v.String() + "x")
+	case reflect.Bool:
+		n.SetBool(!v.Bool())
+	case reflect.Int, reflect.Int64:
+		n.SetInt(v.Int() + 1)
+	case reflect.Uint8, reflect.Uint64:
+		n.SetUint(v.Uint() + 1)
+	case reflect.Interface:
+		n.Set(reflect.ValueOf("x"))
+	case reflect.Pointer:
+		n.Set(reflect.New(v.Type().Elem()))
+		n.Elem().Set(another(t, n.Elem()))
+	case reflect.Slice:
+		n.Set(reflect.Append(n, another(t, reflect.New(v.Type().Elem()).Elem())))
+	case reflect.Map:
+		n.Set(reflect.MakeMap(v.Type()))
+		n.SetMapIndex(another(t, reflect.New(v.Type().Key()).Elem()), another(t, reflect.New(v.Type().Elem()).Elem()))
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return reflect.ValueOf(time.Unix(1, 0))
+		}
+		n.Set(v)
+		n.Field(0).Set(another(t, v.Field(0)))
+	default:
+		t.Fatalf("a field of kind %s: say how it is changed", v.Kind())
+	}
+	return n
+}
+
+// TestMetaOfATaskDecides: where meta stands is the same to a task.
+func TestMetaOfATaskDecides(t *testing.T) {
+	was, is := job(), job()
+	was.Meta = map[string]string{"k": "v"}
+	is.TaskGroups[0].Meta = map[string]string{"k": "v"}
+	if got := fleet.GroupUpdate(was, is, "a"); got != fleet.GroupInPlace {
+		t.Errorf("moved from the job to the group: %s", got)
+	}
+	if got := fleet.GroupUpdate(was, is, "b"); got != fleet.GroupDestructive {
+		t.Errorf("taken from another group: %s", got)
+	}
+	is.TaskGroups[0].Tasks = slices.Insert(is.TaskGroups[0].Tasks, 0, fleet.Task{Name: "s"})
+	was.TaskGroups[0].Tasks = append(was.TaskGroups[0].Tasks, fleet.Task{Name: "s"})
+	if got := fleet.GroupUpdate(was, is, "a"); got != fleet.GroupInPlace {
+		t.Errorf("in another order: %s", got)
+	}
+}
