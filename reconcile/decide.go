@@ -167,7 +167,7 @@ func membersOf(slots []*slot) []*member {
 // that the newest version adds wait with it.
 func (d *decision) restore(slots []*slot, missing int, g *fleet.TaskGroup, r *rollout) {
 	for _, s := range slots {
-		m := s.last()
+		m := d.last(s)
 		if missing <= 0 || s.active() || m == nil || m.a.Group() == nil {
 			continue
 		}

@@ -67,10 +67,12 @@ func (s *slot) newest(ok func(*member) bool) *member {
 
 // last is what the slot had last, in a slot that has nothing: of the members that nothing
 // took the place of the one that was decided on last, or nil. What stood in for one may
-// have been placed later and stopped before.
-func (s *slot) last() (last *member) {
+// have been placed later and stopped before: then it took nobody's place.
+func (d *decision) last(s *slot) (last *member) {
 	for _, m := range s.members {
-		if m.a.NextAllocation == "" && (last == nil || m.a.AllocModifyIndex >= last.a.AllocModifyIndex) {
+		next := d.byID[m.a.NextAllocation]
+		replaced := m.a.NextAllocation != "" && (next == nil || next.AllocModifyIndex >= m.a.AllocModifyIndex)
+		if !replaced && (last == nil || m.a.AllocModifyIndex >= last.a.AllocModifyIndex) {
 			last = m
 		}
 	}
