@@ -1,19 +1,13 @@
-# How long an edge may be away before its copy counts as lost, and how soon another one
-# is started meanwhile: --var lost_after=15s --var replace_after=5s.
+# How long an edge may be away before its copy counts as lost: --var lost_after=15s.
 variable "lost_after" {
   type    = string
   default = "5m"
 }
 
-variable "replace_after" {
-  type    = string
-  default = "30s"
-}
-
 # The price service: three copies on machines of their own, and a spare machine may
-# take one over. A copy on an edge that is away runs on, and replace_after later another
-# one runs elsewhere. When the edge is back within lost_after its copy is kept and the
-# other one goes; when it is back later its copy was lost, and is stopped.
+# take one over. A copy on an edge that is away runs on, and another one is started
+# elsewhere at once. When the edge is back within lost_after its copy is kept and the other
+# one goes; when it is back later its copy was lost, and is stopped.
 job "prices" {
   datacenters = ["*"]
   type        = "service"
@@ -30,12 +24,6 @@ job "prices" {
       lost_after = var.lost_after
       replace    = true
       reconcile  = "keep_original"
-    }
-
-    reschedule {
-      delay          = var.replace_after
-      delay_function = "constant"
-      unlimited      = true
     }
 
     task "server" {

@@ -75,6 +75,7 @@ func nextDelay(t *fleet.RescheduleTracker, p *fleet.ReschedulePolicy, failedAt t
 	default:
 		return delay
 	}
+	delay = max(delay, p.Delay) // the last attempt may have waited for none
 	if p.MaxDelay > 0 && delay > p.MaxDelay {
 		delay = p.MaxDelay
 		if failedAt.UnixNano()-last.RescheduleTime > int64(p.MaxDelay) {
@@ -82,6 +83,15 @@ func nextDelay(t *fleet.RescheduleTracker, p *fleet.ReschedulePolicy, failedAt t
 		}
 	}
 	return delay
+}
+
+// lastDelay is the delay that the last attempt waited for: an attempt that waits for none
+// leaves the series of delays where it is.
+func lastDelay(t *fleet.RescheduleTracker) time.Duration {
+	if t == nil || len(t.Events) == 0 {
+		return 0
+	}
+	return t.Events[len(t.Events)-1].Delay
 }
 
 // nextTracker is the tracker of what replaces prev: its history, without what no

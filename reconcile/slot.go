@@ -194,7 +194,8 @@ func (d *decision) lose(m *member, s *slot, r *rollout) {
 }
 
 // standIn places a replacement for an allocation that is out of sight, where its
-// rules want one.
+// rules want one: at once, if the reschedule policy allows another attempt. The policy's
+// delay is for what fails: an edge that is away has crashed nothing.
 func (d *decision) standIn(s *slot, g *fleet.TaskGroup, r *rollout) {
 	m := s.newest(func(m *member) bool { return m.kind == away || m.kind == leaving })
 	if !m.rules.Replace {
@@ -205,21 +206,16 @@ func (d *decision) standIn(s *slot, g *fleet.TaskGroup, r *rollout) {
 		since = awaySince(m.a)
 	}
 	next := nextAttempt(m.a, g.ReschedulePolicy, since)
-	switch {
-	case !next.allowed:
+	if !next.allowed {
 		list, i := d.entry(m)
 		(*list)[i].Reason += "; but " + next.why
-	case next.at.After(d.in.Now.Add(rescheduleWindow)):
-		d.wishes = append(d.wishes, wish{
-			at: next.at, trigger: fleet.TriggerAllocReschedule, why: "replace what is out of sight on node " + d.nodeName(m.a),
-		})
-	default:
-		d.place(Placement{
-			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID, Job: r.version(m),
-			Tracker: nextTracker(m.a, g.ReschedulePolicy, next.delay, d.in.Now),
-			Reason:  fmt.Sprintf("stands in for %s, which is out of sight on node %s", fleet.Short(m.a.ID), d.nodeName(m.a)),
-		})
+		return
 	}
+	d.place(Placement{
+		Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID, Job: r.version(m),
+		Tracker: nextTracker(m.a, g.ReschedulePolicy, lastDelay(m.a.RescheduleTracker), d.in.Now),
+		Reason:  fmt.Sprintf("stands in for %s, which is out of sight on node %s", fleet.Short(m.a.ID), d.nodeName(m.a)),
+	})
 }
 
 // refill places what takes the place of a lost or stopped allocation.
