@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -138,4 +139,36 @@ func TestNomadsClientByEveryNameOfThisMachine(t *testing.T) {
 
 func withLocalAddr(ctx context.Context, addr string) context.Context {
 	return context.WithValue(ctx, http.LocalAddrContextKey, net.Addr(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))))
+}
+
+// Whatever headers a request has, it is served only for a host of this hub and for no
+// other page than the hub's own.
+func FuzzCheckBrowser(f *testing.F) {
+	h := &hub{store: state.New(), leader: "hub1"}
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: []string{"hub.example"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("localhost:4646", "http://localhost:4646", "same-origin")
+	f.Add("[::1]", "http://[::1]", "none")
+	f.Add("hub.example.", "https://hub.example", "")
+	f.Add("localhost:4646@evil.example", "http://evil.example#localhost:4646", "same-origin")
+	f.Add("[localhost]:1", "//localhost", "cross-site")
+	f.Fuzz(func(t *testing.T, host, origin, site string) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/regions", nil)
+		r.Host = host
+		r.Header.Set("Origin", origin)
+		r.Header.Set("Sec-Fetch-Site", site)
+		w := httptest.NewRecorder()
+		if a.ServeHTTP(w, r); w.Code == http.StatusForbidden {
+			return
+		}
+		named := func(text string) bool {
+			text = strings.ToLower(text)
+			return strings.Contains(text, "localhost") || strings.Contains(text, "hub.example") || strings.Contains(text, "127.") || strings.Contains(text, "::")
+		}
+		if u, err := url.Parse(origin); err != nil || !named(host) || !named(u.Host) || site != "same-origin" && site != "none" {
+			t.Fatalf("served for host %q, origin %q, site %q", host, origin, site)
+		}
+	})
 }

@@ -5,8 +5,7 @@
 //
 // hub.Open calls it. The CA and the hashes of tokens are kept in the replicated state
 // (package hub/state), so that any hub can sign; the CA's key is sealed there (see
-// StateKey). Save keeps one hub's own
-// certificate and key below its data directory, and SaveAuthority the CA's key, so
-// that a hub whose certificate ended while all hubs were off can renew it before
-// it has talked to anybody. It starts no goroutine.
+// StateKey). Save keeps one hub's own certificate and key below its data directory, and
+// SaveAuthority the CA's key, so that a hub whose certificate ended while all hubs were
+// off can renew it before it has talked to anybody. It starts no goroutine.
 package pki
