@@ -137,7 +137,9 @@ func (d *digester) fields(v reflect.Value) {
 		return
 	}
 	for i := range v.NumField() {
-		d.value(v.Field(i))
+		if v.Type().Field(i).Tag.Get("digest") != "-" { // which is what a snapshot leaves out on purpose
+			d.value(v.Field(i))
+		}
 	}
 }
 

@@ -105,8 +105,8 @@ type (
 
 		// changed are the newest changes of its allocations that concern its watcher, those
 		// after entry forgotten; shared with older rows. They are in no snapshot.
-		changed   []changedAlloc
-		forgotten fleet.Index
+		changed   []changedAlloc `digest:"-"`
+		forgotten fleet.Index    `digest:"-"`
 	}
 	desiredRow struct {
 		node  fleet.NodeID

@@ -257,3 +257,19 @@ func TestWaitIndex(t *testing.T) {
 		t.Fatal("an entry that is not there was waited for")
 	}
 }
+
+// What a deployment notes for its watcher alone is in no snapshot, and in no digest.
+func TestDigestOfARestoredDeployment(t *testing.T) {
+	w := newT(t)
+	n := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 2))
+	w.deploy("shop", func(*fleet.DeploymentState) {})
+	w.report(n, fleet.ClientRunning, w.place("shop", n, 2)...)
+	restored := state.New()
+	if err := restored.Restore(bytes.NewReader(mustPersist(t, w.store))); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := w.store.View().Digest(), restored.View().Digest(); a != b {
+		t.Errorf("restored with digest %s, not %s", b, a)
+	}
+}
