@@ -166,6 +166,9 @@ func (c *checker) nodeRows() {
 		if n.DrainStrategy != nil && (n.SchedulingEligibility != fleet.NodeIneligible || n.LastDrain == nil || n.LastDrain.Status != fleet.DrainDraining) {
 			c.fail("node %s is drained, and is %s with last drain %+v", n.ID, n.SchedulingEligibility, n.LastDrain)
 		}
+		if _, listed := c.v.Revocation(n.ID); listed != (n.Revoked != nil) || listed && n.Status != fleet.NodeDown {
+			c.fail("node %s is %s; revoked by its record: %t, by the list: %t", n.ID, n.Status, n.Revoked != nil, listed)
+		}
 		if n.ComputedClass != classOf(&n.Node) {
 			c.fail("node %s has class %s and should have %s", n.ID, n.ComputedClass, classOf(&n.Node))
 		}

@@ -102,7 +102,7 @@ func (g *generator) someAllocs() []fleet.AllocID {
 
 func (g *generator) step() {
 	g.pass(time.Duration(g.n(600, "seconds")) * time.Second)
-	switch g.n(15, "step") {
+	switch g.n(17, "step") {
 	case 0, 1:
 		g.registerAny()
 	case 2:
@@ -115,7 +115,16 @@ func (g *generator) step() {
 	case 7, 8:
 		g.replayAny()
 	case 9:
-		g.session(g.anyNode())
+		id := g.anyNode()
+		if _, revoked := g.store.View().Revocation(id); !revoked {
+			g.session(id)
+		}
+	case 16:
+		g.admitAny()
+	case 17:
+		if g.n(3, "revoke") == 0 {
+			g.apply(state.NodeRevoke{NodeID: g.anyNode(), Reason: "stolen", EvalSeed: g.seed(), Now: g.nano()})
+		}
 	case 10:
 		g.miss(g.nodes[:1+g.n(2, "nodes")]...)
 	case 11:
@@ -127,6 +136,20 @@ func (g *generator) step() {
 	case 13:
 		g.apply(state.NodeEligibility{NodeID: g.anyNode(), EvalSeed: g.seed(), Now: g.nano(),
 			Eligibility: rapid.SampledFrom([]string{fleet.NodeEligible, fleet.NodeIneligible}).Draw(g.T, "eligibility")})
+	}
+}
+
+// admitAny makes a join token, revokes it, or admits a node by it.
+func (g *generator) admitAny() {
+	id, token := g.anyNode(), rapid.SampledFrom([]string{"pinned", "once"}).Draw(g.T, "token")
+	switch g.n(2, "admit") {
+	case 0:
+		g.apply(state.Token{Token: state.JoinToken{ID: token, Hash: []byte{1}, Roles: []string{"edge"}, MaxUses: uint64(g.n(1, "uses")),
+			NodePool: rapid.SampledFrom([]string{"", "tills"}).Draw(g.T, "pool"), Site: rapid.SampledFrom([]string{"", "shop-17"}).Draw(g.T, "site")}})
+	case 1:
+		g.apply(state.Token{Token: state.JoinToken{ID: token}})
+	case 2:
+		g.apply(state.Certificate{Serial: g.id("serial"), Subject: "edge:" + string(id), Token: token, Key: []byte{byte(g.n(2, "key"))}})
 	}
 }
 
