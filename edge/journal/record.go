@@ -208,6 +208,9 @@ func (d *database) hashAt(seq fleet.Seq) ([]byte, error) {
 func (j *Journal) Acknowledge(_ context.Context, seq fleet.Seq) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.m.missing.Reason != "" {
+		return nil // it is said of rows that had these numbers before they were lost
+	}
 	if seq = min(seq, j.m.head.Last); seq > j.live.acknowledged {
 		j.live.acknowledged = seq
 		j.live.dirty = true

@@ -249,6 +249,31 @@ func TestLostJournalGoesOnFromTheCluster(t *testing.T) {
 	})
 }
 
+// TestRowsLostUnderASession: a journal that loses rows while there is a session tells that
+// session nothing more; the next one asks where to go on.
+func TestRowsLostUnderASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		for i := range 20 {
+			w.journal.record(running(i))
+		}
+		w.run()
+		w.until(time.Second, "settle", w.settled)
+		before := len(w.cluster.seen().rows)
+		w.journal.lose("the database was cut short")
+		w.journal.record(running(20))
+		w.until(time.Minute, "settle", func() bool { return w.settled() && w.journal.Head().Lost == "" })
+		s := w.cluster.seen()
+		if rows := s.rows[before:]; len(rows) < 2 || rows[0].Kind != fleet.TransitionGap || rows[1].Message != "row 20" {
+			t.Errorf("rows after the loss: %+v", rows)
+		}
+		if h := s.hellos[len(s.hellos)-1]; h.Lost != "" || h.First != fleet.Seq(before+1) {
+			t.Errorf("it goes on from %d, lost %q; want %d", h.First, h.Lost, before+1)
+		}
+	})
+}
+
 func TestDiskThatFailsKeepsTheLinkTrying(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
