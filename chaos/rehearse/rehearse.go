@@ -25,13 +25,21 @@ type Config struct {
 	Repeat string // the command that repeats it
 	Dir    string // of its files, which are removed; "": the system's folder for temporary files
 	Jobs   []*fleet.Job
-	Fleet  Fleet
+	// Updates are newer versions of Jobs, and when each is registered.
+	Updates []Update
+	Fleet   Fleet
 	// Faults that have no end last to the rehearsal's.
 	Faults []schedule.Fault
 	Length time.Duration // 0: long enough for the faults and the jobs' rules
 	Seed   uint64
 	Tasks  Tasks
 	Times  Times
+}
+
+// Update is a newer version of a job.
+type Update struct {
+	Job *fleet.Job
+	At  time.Duration
 }
 
 // Tasks say how the tasks behave that take the place of real ones. Those of services
@@ -73,12 +81,25 @@ func (c Config) Schedule() (schedule.Schedule, error) {
 	}
 	slices.SortStableFunc(s.Faults, func(a, b schedule.Fault) int { return cmp.Compare(a.At, b.At) })
 	for _, job := range c.Jobs {
-		text, err := json.Marshal(map[string]any{"Job": c.Tasks.simulated(job)})
+		text, err := c.Tasks.encode(job)
 		if err != nil {
-			return s, fmt.Errorf("encode job %s: %w", job.ID, err)
+			return s, err
 		}
-		s.Jobs = append(s.Jobs, schedule.Job{ID: job.ID, HCL: string(text)})
+		s.Jobs = append(s.Jobs, schedule.Job{ID: job.ID, HCL: text})
 	}
+	for _, u := range c.Updates {
+		i := slices.IndexFunc(s.Jobs, func(j schedule.Job) bool { return j.ID == u.Job.ID })
+		if i < 0 || s.Jobs[i].Next != "" {
+			return s, fmt.Errorf("rehearse an update of job %s: name its present file with --job, and each job's update once", u.Job.ID)
+		}
+		text, err := c.Tasks.encode(u.Job)
+		if err != nil {
+			return s, err
+		}
+		s.Jobs[i].Next = text
+		s.Steps = append(s.Steps, schedule.Step{At: u.At, Verb: schedule.Update, Job: u.Job.ID})
+	}
+	slices.SortStableFunc(s.Steps, func(a, b schedule.Step) int { return cmp.Compare(a.At, b.At) })
 	if problems := s.Validate(); len(problems) > 0 {
 		return s, fmt.Errorf("rehearse %s: %w", c.Name, problems.Err())
 	}
@@ -99,19 +120,40 @@ func (c Config) length() time.Duration {
 		}
 		end = max(end, over)
 	}
+	for _, u := range c.Updates {
+		end = max(end, u.At+c.rolloutTime(u.Job))
+	}
 	for _, job := range c.Jobs {
-		if job.Type == fleet.JobTypeBatch {
+		if endsByItself(job) {
 			end = max(end, cmp.Or(c.Tasks.Run, DefaultRun))
 		}
 	}
 	return end + aftermath
 }
 
+// rolloutTime is how long a rollout of a job may take where nothing is in its way: one after the
+// other, each with the time until it counts as healthy.
+func (c Config) rolloutTime(job *fleet.Job) time.Duration {
+	var sum time.Duration
+	for _, g := range job.TaskGroups {
+		if g.Update == nil {
+			continue
+		}
+		count := g.Count
+		if job.Type == fleet.JobTypeSystem {
+			count = len(c.Fleet.Edges)
+		}
+		turns := count/max(g.Update.MaxParallel, 1) + 1
+		sum += time.Duration(turns) * (g.Update.MinHealthyTime + time.Minute)
+	}
+	return sum
+}
+
 // patience is the longest time that a job waits before it does something about an
 // absence.
 func (c Config) patience() time.Duration {
 	var longest time.Duration
-	for _, job := range c.Jobs {
+	for _, job := range c.allJobs() {
 		for _, g := range job.TaskGroups {
 			if g.Disconnect == nil {
 				continue
@@ -124,6 +166,15 @@ func (c Config) patience() time.Duration {
 		}
 	}
 	return longest
+}
+
+// encode is the job with simulated tasks as a job file in JSON.
+func (t Tasks) encode(job *fleet.Job) (string, error) {
+	text, err := json.Marshal(map[string]any{"Job": t.simulated(job)})
+	if err != nil {
+		return "", fmt.Errorf("encode job %s: %w", job.ID, err)
+	}
+	return string(text), nil
 }
 
 // simulated is the job with tasks that the driver sim runs. All that it says of
@@ -148,16 +199,30 @@ func (t Tasks) script(job *fleet.Job, task *fleet.Task) map[string]any {
 	switch {
 	case task.Driver == sim.Name:
 		return task.Config
-	case job.Type == fleet.JobTypeBatch:
+	case endsByItself(job):
 		return map[string]any{"run_for": cmp.Or(t.Run, DefaultRun).String()}
 	}
 	return nil
 }
 
+// endsByItself reports whether tasks of a job end without being stopped.
+func endsByItself(job *fleet.Job) bool {
+	return job.Type == fleet.JobTypeBatch || job.Type == fleet.JobTypeSysBatch
+}
+
+// allJobs are the jobs and their updates.
+func (c Config) allJobs() []*fleet.Job {
+	all := slices.Clone(c.Jobs)
+	for _, u := range c.Updates {
+		all = append(all, u.Job)
+	}
+	return all
+}
+
 // drivers are those that the jobs name.
 func (c Config) drivers() []string {
 	var names []string
-	for _, job := range c.Jobs {
+	for _, job := range c.allJobs() {
 		for _, g := range job.TaskGroups {
 			for _, task := range g.Tasks {
 				if !slices.Contains(names, task.Driver) {

@@ -20,6 +20,7 @@ import (
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
 	"skerry/chaos/virtual"
+	"skerry/fleet"
 )
 
 // Files of a rehearsal, in its folder.
@@ -103,15 +104,29 @@ func (c Config) Run(ctx context.Context, program []string) (a Answer, err error)
 		return a, fmt.Errorf("rehearse %s: %w", c.Name, err)
 	}
 	defer func() { err = errors.Join(err, seen.Close()) }()
-	if a.Rehearsal, err = report.Rehearse(seen); err != nil {
+	if a.Rehearsal, err = report.Rehearse(seen, c.everyNode()...); err != nil {
 		return a, err
 	}
-	a.Unplaced, a.Notes = unplaced, c.Notes()
+	a.Unplaced, a.Notes = unplaced, append(c.missed(a.Rehearsal), c.Notes()...)
+	if len(a.Places) == 0 && len(unplaced) == 0 {
+		unplaced = []string{"no node fits: the jobs' datacenters, node pools and constraints leave out all " + nodes(len(c.Fleet.Edges))}
+	}
 	if len(a.Places) == 0 {
 		return a, fmt.Errorf("rehearse %s: %w: %s", c.Name, ErrUnplaced, strings.Join(unplaced, "; "))
 	}
 	a.excuse()
 	return a, nil
+}
+
+// everyNode are the jobs that run one instance on each node.
+func (c Config) everyNode() []fleet.JobID {
+	var ids []fleet.JobID
+	for _, job := range c.Jobs {
+		if job.Type == fleet.JobTypeSystem || job.Type == fleet.JobTypeSysBatch {
+			ids = append(ids, job.ID)
+		}
+	}
+	return ids
 }
 
 // excuse takes back that the fleet never settled, where the jobs ask for more than it

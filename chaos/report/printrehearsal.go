@@ -142,7 +142,7 @@ func (r *Rehearsal) Summary() []string {
 	lines := []string{fmt.Sprintf("Of %s: %s.", plural(len(r.Places), "instance"), strings.Join(parts, ", "))}
 	if longest >= time.Millisecond {
 		lines = append(lines, fmt.Sprintf("The longest that an instance was down: %s (%s).", stamp(longest), longestName))
-	} else {
+	} else if !slices.ContainsFunc(r.Lows(), func(l JobLow) bool { return len(l.Below) > 0 }) {
 		lines = append(lines, "No instance was ever down.")
 	}
 	if twice >= time.Millisecond {

@@ -37,8 +37,8 @@ type RehearsedFault struct {
 	From, To time.Duration
 }
 
-// RehearsedPlace is one instance that a job asks for, JOB.GROUP[INDEX], and the
-// allocations that filled it.
+// RehearsedPlace is one instance that a job asks for, and the allocations that filled it:
+// JOB.GROUP[INDEX], or JOB.GROUP[EDGE] of a job that runs one instance on each node.
 type RehearsedPlace struct {
 	Name   string
 	Job    fleet.JobID
@@ -216,8 +216,9 @@ func (p RehearsedPlace) Story() string {
 	return strings.Join(parts, "; ")
 }
 
-// Rehearse makes a rehearsal of the history of its run.
-func Rehearse(r *history.Reader) (*Rehearsal, error) {
+// Rehearse makes a rehearsal of the history of its run. everyNode are the jobs that run one
+// instance on each node: all of their allocations have the index 0.
+func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
 	c, err := collect(r)
 	if err != nil {
 		return nil, err
@@ -235,10 +236,14 @@ func Rehearse(r *history.Reader) (*Rehearsal, error) {
 	}
 	places := map[string]*RehearsedPlace{}
 	for _, f := range c.cluster.allocs {
-		p := places[f.name]
+		name := f.name
+		if slices.Contains(everyNode, f.job) {
+			name = strings.TrimSuffix(name, "[0]") + "[" + c.cluster.names[f.node] + "]"
+		}
+		p := places[name]
 		if p == nil {
-			p = &RehearsedPlace{Name: f.name, Job: f.job}
-			places[f.name] = p
+			p = &RehearsedPlace{Name: name, Job: f.job}
+			places[name] = p
 		}
 		p.Allocs = append(p.Allocs, c.rehearsed(f))
 	}

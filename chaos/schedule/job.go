@@ -23,6 +23,14 @@ const (
 	actionTouch = "touched"
 )
 
+// NextSpec returns the job as Update registers it; nil where Update is of the same file.
+func (j Job) NextSpec() (*fleet.Job, error) {
+	if j.Next == "" {
+		return nil, nil
+	}
+	return jobspec.Parse(string(j.ID)+".next.hcl", []byte(j.Next), jobspec.Options{ForRegistration: true})
+}
+
 // Spec returns the job as it is registered first, with its defaults filled in.
 func (j Job) Spec() (*fleet.Job, error) {
 	if j.HCL != "" {
@@ -158,7 +166,11 @@ func (s Schedule) Wanted(id fleet.JobID, at time.Duration) (*fleet.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read job %s: %w", id, err)
 	}
-	state := jobState{job: spec, there: true}
+	next, err := j.NextSpec()
+	if err != nil {
+		return nil, fmt.Errorf("read the next version of job %s: %w", id, err)
+	}
+	state := jobState{job: spec, next: next, there: true}
 	for _, step := range s.Steps {
 		if step.Job == id && step.At <= at {
 			state.do(step)
@@ -173,6 +185,7 @@ func (s Schedule) Wanted(id fleet.JobID, at time.Duration) (*fleet.Job, error) {
 // jobState follows a job through its steps.
 type jobState struct {
 	job     *fleet.Job
+	next    *fleet.Job // what Update registers; nil: the same with other tasks
 	there   bool
 	updates int
 	touches int
@@ -196,6 +209,12 @@ func (s *jobState) do(step Step) {
 			}
 		}
 	case Update:
+		if s.next != nil {
+			stopped := s.job.Stop
+			*s.job, s.next = *s.next, nil
+			s.job.Stop = stopped
+			return
+		}
 		s.updates++
 		for g := range s.job.TaskGroups {
 			for t := range s.job.TaskGroups[g].Tasks {

@@ -100,7 +100,7 @@ func validComment(s string) bool {
 }
 
 // directives are what a line may begin with.
-var directives = []string{"seed", "length", "settle", "operations", "hubs", "edges", "pool", "job", "at", "every", "expect"}
+var directives = []string{"seed", "length", "settle", "operations", "hubs", "edges", "pool", "job", "next", "at", "every", "expect"}
 
 func (p *parser) line() {
 	text := p.lines[p.number]
@@ -122,6 +122,8 @@ func (p *parser) line() {
 		p.edges(first, r)
 	case "pool":
 		p.pool(first, r)
+	case "next":
+		p.next(r)
 	case "job":
 		p.job(first, r)
 	case "at":
@@ -238,6 +240,25 @@ func (p *parser) job(first token, r *reader) {
 	}
 	p.s.Jobs = append(p.s.Jobs, j)
 	p.places[PartJob] = append(p.places[PartJob], first)
+}
+
+// next reads the job file that an update of a job registers.
+func (p *parser) next(r *reader) {
+	name := r.label("the name of the job")
+	i := slices.IndexFunc(p.s.Jobs, func(j Job) bool { return string(j.ID) == name.text })
+	heredoc := r.next("<<EOF")
+	switch {
+	case r.failed:
+		return
+	case i < 0 || p.s.Jobs[i].HCL == "":
+		r.fail(name, "job shop <<EOF", "there is no job file %q above", name.text)
+	case p.s.Jobs[i].Next != "":
+		r.fail(name, "", "job %s has a next file already", name.text)
+	case !strings.HasPrefix(heredoc.text, "<<"):
+		r.fail(heredoc, "next shop <<EOF", "a job file stands between <<EOF and EOF")
+	default:
+		p.s.Jobs[i].Next = p.heredoc(heredoc, r)
+	}
 }
 
 // heredoc reads the lines up to the one that has the mark alone.

@@ -87,16 +87,23 @@ func (j Job) String() string {
 	if j.HCL == "" {
 		return fmt.Sprintf("job %s %s%s", j.ID, j.Type, formatAttributes(jobAttributes, j))
 	}
+	text := fmt.Sprintf("job %s%s %s", j.ID, formatAttributes([]attribute[Job]{startAttribute}, j), heredoc(j.HCL))
+	if j.Next != "" {
+		text += fmt.Sprintf("\nnext %s %s", j.ID, heredoc(j.Next))
+	}
+	return text
+}
+
+// heredoc is a job file between marks that it does not have itself.
+func heredoc(text string) string {
 	end := "EOF"
-	for slices.ContainsFunc(strings.Split(j.HCL, "\n"), func(line string) bool { return strings.TrimSpace(line) == end }) {
+	for slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool { return strings.TrimSpace(line) == end }) {
 		end += "F"
 	}
-	text := j.HCL
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	start := formatAttributes([]attribute[Job]{startAttribute}, j)
-	return fmt.Sprintf("job %s%s <<%s\n%s%s", j.ID, start, end, text, end)
+	return fmt.Sprintf("<<%s\n%s%s", end, text, end)
 }
 
 // String is the step as it stands in a scenario.

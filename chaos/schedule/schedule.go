@@ -67,6 +67,8 @@ type Job struct {
 	ID    fleet.JobID
 	Start time.Duration
 	HCL   string
+	// Next is the job file that Update registers in place of HCL; "": as HCL, with other tasks.
+	Next string
 
 	Type        string // service, batch or system
 	Count       int

@@ -166,7 +166,9 @@ func (k Kind) plain(p Params) Params {
 func (k *shrinker) smallerJobs(ctx context.Context) {
 	for i := 0; i < len(k.best.Jobs) && k.left(ctx); i++ {
 		for _, simpler := range []func(Job) Job{
-			func(j Job) Job { return Job{ID: j.ID, Start: j.Start, Type: j.Type, Count: j.Count, HCL: j.HCL} },
+			func(j Job) Job {
+				return Job{ID: j.ID, Start: j.Start, Type: j.Type, Count: j.Count, HCL: j.HCL, Next: j.Next}
+			},
 			func(j Job) Job { j.Count = min(j.Count, 1); return j },
 			func(j Job) Job { j.Task = Script{RunFor: j.Task.RunFor}; return j },
 			func(j Job) Job { j.Restart = nil; return j },

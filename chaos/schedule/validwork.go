@@ -97,19 +97,21 @@ func (j Job) checkRollout(ps *Problems, i int) {
 // checkSpec checks the job as the hub will, so that no run begins with one that is
 // refused.
 func (j Job) checkSpec(ps *Problems, i int) {
-	spec, err := j.Spec()
-	var diags jobspec.Diagnostics
-	switch {
-	case errors.As(err, &diags):
-		for _, d := range diags {
-			*ps = append(*ps, Problem{Part: PartJob, Index: i, Message: d.Message, Hint: d.Hint, Line: d.Line, Column: d.Column})
+	for _, read := range []func() (*fleet.Job, error){j.Spec, j.NextSpec} {
+		spec, err := read()
+		var diags jobspec.Diagnostics
+		switch {
+		case errors.As(err, &diags):
+			for _, d := range diags {
+				*ps = append(*ps, Problem{Part: PartJob, Index: i, Message: d.Message, Hint: d.Hint, Line: d.Line, Column: d.Column})
+			}
+		case err != nil:
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				ps.add(PartJob, i, "%s", line)
+			}
+		case spec != nil && spec.ID != j.ID:
+			ps.add(PartJob, i, "the job file says job %q, not %q", spec.ID, j.ID)
 		}
-	case err != nil:
-		for line := range strings.SplitSeq(err.Error(), "\n") {
-			ps.add(PartJob, i, "%s", line)
-		}
-	case spec.ID != j.ID:
-		ps.add(PartJob, i, "the job file says job %q, not %q", spec.ID, j.ID)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 type rehearsed struct {
 	cfg                          rehearse.Config
 	jobs, vars, varFiles         []string
+	updates                      []string // FILE@TIME
 	fleet                        string
 	hubs, edges                  int
 	cuts, kills, reboots, powers []string
@@ -49,6 +50,7 @@ are stopped, those of batch jobs for --task-runs.
 EDGE@TIME[:DURATION] is such as 3@2h:45m (edge-3 at 2 h for 45 min), 1,2@30m:1h or all@2h:45m.`,
 		Example: `  skerry-chaos rehearse --job shop.hcl --edges 5 --cut 3@2h:45m
   skerry-chaos rehearse --job shop.hcl --fleet fleet.txt --cut all@1h --for 36h --html shop.html
+  skerry-chaos rehearse --job shop.hcl --update shop-v2.hcl@1h --edges 5 --cut 3@50m:45m
   skerry-chaos rehearse --job shop.hcl --job stock.hcl --var tills=5 --edges 5 --reboot 2@10m:3m`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return r.run(cmd) },
 	}
@@ -60,6 +62,7 @@ EDGE@TIME[:DURATION] is such as 3@2h:45m (edge-3 at 2 h for 45 min), 1,2@30m:1h 
 func (r *rehearsed) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVar(&r.jobs, "job", nil, "job file; may be repeated (required)")
+	f.StringArrayVar(&r.updates, "update", nil, "FILE@TIME: the job file that replaces the one of the same job at that time; may be repeated")
 	f.StringArrayVar(&r.vars, "var", nil, "NAME=VALUE of a variable of the job files; may be repeated")
 	f.StringArrayVar(&r.varFiles, "var-file", nil, "file with variables; may be repeated")
 	f.IntVar(&r.edges, "edges", 3, "number of edges, all alike")
@@ -129,6 +132,13 @@ func (r *rehearsed) config(cmd *cobra.Command) (rehearse.Config, error) {
 		}
 		cfg.Jobs, names = append(cfg.Jobs, job), append(names, string(job.ID))
 	}
+	for _, text := range r.updates {
+		u, err := r.update(text, undeclared)
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Updates = append(cfg.Updates, u)
+	}
 	cfg.Name, cfg.Repeat = strings.Join(names, ", "), "skerry-chaos "+strings.Join(os.Args[1:], " ")
 	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
 		cfg.Dir = "/dev/shm"
@@ -175,6 +185,20 @@ func (r *rehearsed) described(cmd *cobra.Command) (rehearse.Fleet, error) {
 	return rehearse.ParseFleet(r.fleet, text)
 }
 
+// update reads FILE@TIME.
+func (r *rehearsed) update(text string, undeclared map[string]int) (rehearse.Update, error) {
+	i := strings.LastIndexByte(text, '@')
+	if i < 0 {
+		return rehearse.Update{}, fmt.Errorf("read the update %q: it has no @TIME, such as %s@1h", text, text)
+	}
+	at, err := time.ParseDuration(text[i+1:])
+	if err != nil || at <= 0 {
+		return rehearse.Update{}, fmt.Errorf("read the update %q: %q is not a time after the start, such as 1h", text, text[i+1:])
+	}
+	job, err := r.job(text[:i], undeclared)
+	return rehearse.Update{Job: job, At: at}, err
+}
+
 // job reads a job file. Of several files each takes the variables that it declares;
 // one that none of them does is an error.
 func (r *rehearsed) job(path string, undeclared map[string]int) (*fleet.Job, error) {
@@ -194,7 +218,7 @@ func (r *rehearsed) job(path string, undeclared map[string]int) (*fleet.Job, err
 	for _, assignment := range r.vars {
 		name, _, _ := strings.Cut(assignment, "=")
 		if !declares(src, name) {
-			if undeclared[assignment]++; undeclared[assignment] < len(r.jobs) {
+			if undeclared[assignment]++; undeclared[assignment] < len(r.jobs)+len(r.updates) {
 				continue
 			}
 		}
