@@ -102,7 +102,7 @@ func (g *generator) someAllocs() []fleet.AllocID {
 
 func (g *generator) step() {
 	g.pass(time.Duration(g.n(600, "seconds")) * time.Second)
-	switch g.n(17, "step") {
+	switch g.n(18, "step") {
 	case 0, 1:
 		g.registerAny()
 	case 2:
@@ -124,6 +124,14 @@ func (g *generator) step() {
 	case 17:
 		if g.n(3, "revoke") == 0 {
 			g.apply(state.NodeRevoke{NodeID: g.anyNode(), Reason: "stolen", EvalSeed: g.seed(), Now: g.nano()})
+		}
+	case 18:
+		if id := g.anyNode(); g.n(1, "readmit") == 0 {
+			g.apply(state.NodeReadmit{NodeID: id, Now: g.nano()})
+		} else {
+			g.apply(state.Fence{NodeID: id, Session: fleet.FencedSession{
+				Code: fleet.CodeFormerSession, Instance: fleet.InstanceID(g.seed()), Addr: "192.0.2.9:4000", Time: g.nano(),
+			}})
 		}
 	case 10:
 		g.miss(g.nodes[:1+g.n(2, "nodes")]...)
