@@ -38,6 +38,7 @@ type Config struct {
 	Workers   int           // 0: one more than cores: one waits for its process to start or end
 	Patience  time.Duration // that a run may take; 0: 5 min
 	Times     int           // each schedule is played so often, and the histories are compared (Repeat)
+	Stop      bool          // after the first run that fails no other is begun
 	Shrink    time.Duration // to look for the shortest failing schedule; 0: not at all
 	Record    bool          // histories and reports also of what passed
 	Debug     bool
@@ -65,6 +66,8 @@ type campaign struct {
 	mu   sync.Mutex
 	runs []history.Run
 	next int // scenario or seed
+	// failed says that a run did.
+	failed bool
 }
 
 // Run plays the campaign and prints each run's line and the sum.
@@ -102,6 +105,7 @@ func (c *campaign) work(ctx context.Context) error {
 		c.mu.Lock()
 		c.runs = append(c.runs, run)
 		n := len(c.runs)
+		c.failed = c.failed || failed(run)
 		c.mu.Unlock()
 		fmt.Fprintln(c.Out, line(n, run))
 	}
@@ -113,7 +117,7 @@ func (c *campaign) take() (Scenario, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.next
-	if n >= len(c.Scenarios)+c.Seeds || c.Budget > 0 && time.Since(c.began) > c.Budget {
+	if c.Stop && c.failed || n >= len(c.Scenarios)+c.Seeds || c.Budget > 0 && time.Since(c.began) > c.Budget {
 		return Scenario{}, false
 	}
 	c.next++
@@ -132,7 +136,7 @@ func (c *campaign) run(ctx context.Context, s Scenario) (history.Run, error) {
 	if err != nil {
 		return history.Run{}, err
 	}
-	good := r.Run.Outcome == history.Pass || r.Run.Outcome == history.Void
+	good := !failed(r.Run)
 	if good && !c.Record {
 		return r.Run, os.RemoveAll(folder)
 	}
@@ -147,6 +151,9 @@ func (c *campaign) run(ctx context.Context, s Scenario) (history.Run, error) {
 	r.Run.Report = filepath.Join(filepath.Base(folder), reportFile)
 	return r.Run, nil
 }
+
+// failed reports whether a run shows a mistake.
+func failed(r history.Run) bool { return r.Outcome != history.Pass && r.Outcome != history.Void }
 
 func writeReport(folder string) (err error) {
 	in, err := os.Open(filepath.Join(folder, historyFile))

@@ -119,7 +119,31 @@ func (t *decisions) entry(s *scene, a *Applied) {
 			s.broke(NoOvercommit, l.Name, "entry %d over-commits it in %s: %+v of %+v", a.Index, dim, l.Used, l.Free)
 		}
 	}
+	for _, l := range e.Loads {
+		if l.Clash != "" && !s.revived(l.Name) {
+			s.broke(NoOvercommit, l.Name, "entry %d gives two allocations of it the same: %s", a.Index, l.Clash)
+		}
+	}
+	t.unknownOnReady(s, a)
 	t.allocs(s, e.Allocs)
+}
+
+// unknownOnReady judges that a plan makes nothing unknown on a node that is ready: one that
+// was made before the node was back comes too late.
+func (t *decisions) unknownOnReady(s *scene, a *Applied) {
+	ready := map[fleet.NodeID]string{}
+	for i := range a.Effects.Nodes {
+		if n := &a.Effects.Nodes[i]; n.Status == fleet.NodeReady {
+			ready[n.ID] = n.Name
+		}
+	}
+	for i := range a.Effects.Allocs {
+		alloc := &a.Effects.Allocs[i]
+		s.judge(LegalHistory)
+		if name, is := ready[alloc.NodeID]; is && alloc.ClientStatus == fleet.ClientUnknown {
+			s.broke(LegalHistory, name, "entry %d leaves allocation %s unknown, and its node is ready", a.Index, fleet.Short(alloc.ID))
+		}
+	}
 }
 
 // revived reports whether an edge may run what had ended: its journal was damaged of

@@ -357,7 +357,7 @@ func TestExcused(t *testing.T) {
 			heal := p.cut(p.e)
 			p.pass(15 * time.Second)
 			p.e.status = fleet.NodeDisconnected
-			p.entry("node_status", &check.Effects{Moved: []check.Moved{{Node: p.e.node, Epoch: p.e.epoch, Status: p.e.status}}})
+			p.entry("node_status", &check.Effects{Moved: []check.Moved{{Node: p.e.node, Epoch: p.e.epoch, Newest: p.e.epoch, Status: p.e.status}}})
 			p.pass(6 * time.Second)
 			p.conclude(p.id, fleet.ClientUnknown)
 			p.pass(25 * time.Second)

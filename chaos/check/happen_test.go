@@ -131,7 +131,7 @@ func (t *tale) cut(e *told) (heal func()) {
 // miss has the cluster notice that an edge is gone, and its allocations with it.
 func (t *tale) miss(e *told) {
 	e.status = fleet.NodeDisconnected
-	t.entry("node_status", &check.Effects{Moved: []check.Moved{{Node: e.node, Epoch: e.epoch, Status: e.status}}})
+	t.entry("node_status", &check.Effects{Moved: []check.Moved{{Node: e.node, Epoch: e.epoch, Newest: e.epoch, Status: e.status}}})
 	for _, id := range t.order {
 		if a := t.allocs[id]; a.NodeID == e.node && !a.Terminal() {
 			t.conclude(id, fleet.ClientUnknown)

@@ -14,6 +14,7 @@ type machine struct {
 	node fleet.NodeID
 	// agent is since when its agent runs, -1: it does not.
 	agent time.Duration
+	ended time.Duration // when its agent ended last
 	// on is for how long the machine has run in all, up to counted.
 	on      time.Duration
 	counted time.Duration
@@ -56,6 +57,8 @@ type taskTruth struct {
 	begun time.Duration // when it was started first
 	since time.Duration // of its last change
 	what  string        // its last change
+	// succeeded is when it last ended by itself and without a failure; -1: never.
+	succeeded time.Duration
 }
 
 // machines is the truth of all edges. It is fed before the taps that ask it.
@@ -144,7 +147,7 @@ func (m *machine) process(s *scene, p *Process) {
 	if m.connected >= 0 { // it may have had answers since its agent was asked
 		m.beatOn = m.on
 	}
-	m.agent, m.connected = -1, -1
+	m.agent, m.connected, m.ended = -1, -1, s.now
 	if p.What == ProcessReboot || p.What == ProcessPowerCut {
 		m.off = true
 		for _, task := range m.tasks {
@@ -167,7 +170,7 @@ func (m *machine) task(now time.Duration, t *Task) {
 	key := TaskKey{t.Alloc, t.Task}
 	truth := m.tasks[key]
 	if truth == nil {
-		truth = &taskTruth{begun: now}
+		truth = &taskTruth{begun: now, succeeded: -1}
 		m.tasks[key] = truth
 	}
 	if t.What == TaskStarted {
@@ -176,6 +179,9 @@ func (m *machine) task(now time.Duration, t *Task) {
 		truth.live = max(0, truth.live-1)
 	}
 	truth.since, truth.what = now, t.What
+	if t.What == TaskExited && !t.Fails {
+		truth.succeeded = now
+	}
 	if len(m.tasks) > keptTasks {
 		m.prune(now)
 	}

@@ -96,7 +96,7 @@ func NewMonitor(limits Limits) *Monitor {
 	count := &traffic{}
 	return &Monitor{scene: newScene(limits.withDefaults()), traffic: count, taps: []tap{
 		newNodes(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
-		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(), newDrains(), newWindows(), newCatalogue(), count,
+		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(), newDrains(), newWindows(), newCatalogue(), newRunning(), newSilent(), count,
 	}}
 }
 

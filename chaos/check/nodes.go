@@ -73,6 +73,11 @@ func (t *nodes) entry(s *scene, a *Applied) {
 	for _, m := range e.Moved {
 		n := t.fact(m.Node)
 		n.status, n.moved = m.Status, true
+		s.judge(Fencing)
+		if m.Epoch != m.Newest {
+			s.broke(Fencing, s.fleet.name(m.Node), "entry %d makes the node %s by a missed deadline of epoch %d: its session has epoch %d",
+				a.Index, m.Status, m.Epoch, m.Newest)
+		}
 	}
 	for i := range e.Batches {
 		if b := &e.Batches[i]; b.Code == "" && len(b.Rows) > 0 {

@@ -216,7 +216,8 @@ type Fenced struct {
 // Moved is a node that missed its deadline.
 type Moved struct {
 	Node   fleet.NodeID
-	Epoch  fleet.Epoch
+	Epoch  fleet.Epoch      // of the session whose deadline it was
+	Newest fleet.Epoch      // of the node's newest session
 	Status fleet.NodeStatus // after it
 }
 
@@ -238,6 +239,8 @@ type Load struct {
 	Name string
 	Used fleet.Resources
 	Free fleet.Resources
+	// Clash is the port, core or device that two of them were given; "": none is.
+	Clash string `json:",omitempty"`
 }
 
 // What happens to processes.

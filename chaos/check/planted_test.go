@@ -81,7 +81,7 @@ type planting struct {
 // other. Every invariant is broken at least once.
 func TestPlanted(t *testing.T) {
 	planted := map[check.Invariant]bool{}
-	for _, c := range slices.Concat(inJournals(), inSessions(), onMachines(), inDecisions(), inRollouts(), inTheLog()) {
+	for _, c := range slices.Concat(inJournals(), inSessions(), onMachines(), inDecisions(), inRollouts(), inTheLog(), inRunning()) {
 		planted[c.want] = true
 		t.Run(c.want.Slug()+": "+c.name, func(t *testing.T) {
 			p := newPlant(t, c.d)
@@ -259,7 +259,7 @@ func inSessions() []planting {
 			p.e.beat = p.at
 			p.look()
 			p.at += 4 * time.Second
-			p.entry("node_status", &check.Effects{Moved: []check.Moved{{Node: p.e.node, Epoch: p.e.epoch, Status: fleet.NodeDisconnected}}})
+			p.entry("node_status", &check.Effects{Moved: []check.Moved{{Node: p.e.node, Epoch: p.e.epoch, Newest: p.e.epoch, Status: fleet.NodeDisconnected}}})
 			p.e.status = fleet.NodeDisconnected
 			p.open(p.e)
 		}},

@@ -97,12 +97,22 @@ func opened(c state.SessionOpen, a consensus.Applied) *check.Opened {
 	return o
 }
 
+// moved are the nodes that an entry moved, each with the deadline that it was for: that of
+// its newest session, unless the entry names none such.
 func moved(c state.NodeStatus, a consensus.Applied) []check.Moved {
 	var ms []check.Moved
-	for _, n := range c.Nodes {
-		if node, ok := a.View.Node(n.NodeID); ok && node.Epoch == n.Epoch && slices.Contains(a.Result.Moved, n.NodeID) {
-			ms = append(ms, check.Moved{Node: n.NodeID, Epoch: n.Epoch, Status: node.Status})
+	for _, id := range a.Result.Moved {
+		node, ok := a.View.Node(id)
+		if !ok {
+			continue
 		}
+		m := check.Moved{Node: id, Newest: node.Epoch, Status: node.Status}
+		for _, n := range c.Nodes {
+			if n.NodeID == id && m.Epoch != node.Epoch {
+				m.Epoch = n.Epoch
+			}
+		}
+		ms = append(ms, m)
 	}
 	return ms
 }
@@ -175,9 +185,14 @@ func planned(e *check.Effects, c state.Plan, v *state.View) {
 			continue
 		}
 		load := check.Load{Node: id, Name: n.Name, Free: n.Free()}
+		claims := fleet.NewClaims(n)
 		for a := range v.AllocsByNode(id) {
-			if a.OccupiesNode() {
-				load.Used = load.Used.Add(a.AllocatedResources)
+			if !a.OccupiesNode() {
+				continue
+			}
+			load.Used = load.Used.Add(a.AllocatedResources)
+			if clash := claims.Hold(a.Allotment); clash != "" {
+				load.Clash = clash
 			}
 		}
 		e.Nodes, e.Loads = append(e.Nodes, fleet.Node{ID: n.ID, Name: n.Name, Status: n.Status}), append(e.Loads, load)

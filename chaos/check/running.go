@@ -1,0 +1,137 @@
+package check
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// running judges, by what tasks really do, for how long and how often they run: no longer
+// than max_run_duration, not again after a success of a batch job, and not while one that
+// has to end by stop_on_client_after may still run.
+type running struct {
+	begun map[fleet.AllocID]*lifetime
+}
+
+// lifetime is for how long the machine of an allocation had run when its first task began.
+type lifetime struct {
+	at, on time.Duration
+	ends   int // of its agent or machine since, each of which may forget some of it
+	told   bool
+}
+
+func newRunning() *running { return &running{begun: map[fleet.AllocID]*lifetime{}} }
+
+func (t *running) see(s *scene, o *Observation) {
+	switch {
+	case o.Task != nil && o.Task.What == TaskStarted:
+		t.started(s, o.Task)
+	case o.Process != nil && o.Process.Edge && o.Process.What != ProcessStart:
+		m := s.truth.of(o.Process.Name)
+		for key := range m.tasks {
+			if l := t.begun[key.Alloc]; l != nil {
+				l.ends++
+			}
+		}
+	case o.Fault.rewinds():
+		clear(t.begun)
+	}
+}
+
+func (t *running) started(s *scene, o *Task) {
+	m, f := s.truth.of(o.Edge), s.fleet.allocs[o.Alloc]
+	m.count(s.now)
+	if t.begun[o.Alloc] == nil {
+		t.begun[o.Alloc] = &lifetime{at: s.now, on: m.on}
+	}
+	if f == nil || f.stale || s.cloned(o.Edge) {
+		return
+	}
+	t.again(s, m, f, o)
+	t.beside(s, m, f)
+}
+
+// journaled is how long after its end a task's success is known to survive a power cut.
+const journaled = 5 * time.Second
+
+// again judges a task that is started: of a batch job none is that had succeeded.
+func (t *running) again(s *scene, m *machine, f *allocFact, o *Task) {
+	truth := m.tasks[TaskKey{o.Alloc, o.Task}]
+	if j := s.fleet.jobs[f.alloc.JobID]; j == nil || j.job.Type != fleet.JobTypeBatch || truth.succeeded < 0 {
+		return
+	}
+	s.judge(Instances)
+	if m.forgetful(truth.succeeded-s.limits.Heal) || s.weather.since(s.now, truth.succeeded-journaled, m.name, Damages, Chokes) ||
+		s.weather.since(s.now, truth.succeeded-journaled, m.name, Halts) && s.now-truth.succeeded < journaled {
+		return
+	}
+	s.broke(Instances, m.name, "task %s of a batch job is started again: it had succeeded at %s", TaskKey{o.Alloc, o.Task}, truth.succeeded)
+}
+
+// beside judges the start of a replacement: what it replaces, and has stop_on_client_after,
+// has ended.
+func (t *running) beside(s *scene, m *machine, f *allocFact) {
+	old := s.fleet.allocs[f.alloc.PreviousAllocation]
+	if old == nil || old.stale || s.weather.rewound() {
+		return
+	}
+	if _, limited := old.stopAfter(); !limited || old.alloc.NodeID == f.alloc.NodeID {
+		return
+	}
+	s.judge(StopDeadline)
+	for _, other := range s.truth.by {
+		if other.node != old.alloc.NodeID || other.name == m.name || s.cloned(other.name) {
+			continue
+		}
+		if other.agent < 0 || other.forgetful(s.now-s.limits.Heal) || other.connected >= 0 ||
+			s.weather.since(s.now, other.beat-s.limits.Heal, other.name, Halts, Reboots, Chokes, MovesTime, EndsTasks) {
+			continue
+		}
+		for key, truth := range other.tasks {
+			if key.Alloc == old.alloc.ID && truth.live > 0 {
+				s.broke(StopDeadline, other.name, "task %s still runs while its replacement %s is started on %s: that has to wait until stop_on_client_after and the task's kill_timeout are over",
+					key, fleet.Short(f.alloc.ID), m.name)
+			}
+		}
+	}
+}
+
+// tick looks for what has run for longer than its max_run_duration.
+func (t *running) tick(s *scene) {
+	for _, m := range s.truth.by {
+		if m.agent < 0 || s.cloned(m.name) {
+			continue
+		}
+		m.count(s.now)
+		for key, truth := range m.tasks {
+			l, f := t.begun[key.Alloc], s.fleet.allocs[key.Alloc]
+			if truth.live > 0 && l != nil && !l.told && f != nil && f.group != nil && f.group.MaxRunDuration != nil {
+				t.overdue(s, m, key, f, l)
+			}
+		}
+	}
+	for id, l := range t.begun {
+		if f := s.fleet.allocs[id]; f == nil && s.now-l.at > keptAllocs {
+			delete(t.begun, id)
+		}
+	}
+}
+
+// runNote is how much of an allocation's time each end of its agent may make forgotten.
+func runNote(limit time.Duration) time.Duration { return min(10*time.Minute, limit/10) }
+
+func (t *running) overdue(s *scene, m *machine, key TaskKey, f *allocFact, l *lifetime) {
+	s.judge(StopDeadline)
+	limit := *f.group.MaxRunDuration
+	slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(l.ends)*(runNote(limit)+s.limits.Slack)
+	ran := m.on - l.on
+	if ran < limit+slack || s.now-m.agent < slack || m.forgetful(l.at) ||
+		s.weather.since(s.now, s.now-slack, m.name, Halts, Chokes, EndsTasks, Damages) {
+		return
+	}
+	l.told = true
+	s.broke(StopDeadline, m.name, "task %s has run for %s of its machine's time: its max_run_duration is %s (%d ends of its agent since)",
+		key, ran, limit, l.ends)
+}
+
+func (t *running) end(*scene, *Picture) {}

@@ -1,0 +1,83 @@
+package check
+
+import (
+	"time"
+
+	"skerry/fleet"
+)
+
+// silent judges that an edge whose agent has been down for long enough is known to be away:
+// each session has a deadline, also one that never had a beat. (Of an edge that is cut off
+// nobody knows which way: a hub may hear beats whose answers are lost.)
+type silent struct {
+	status map[fleet.NodeID]fleet.NodeStatus // as the newest entry left it
+	told   map[fleet.NodeID]bool             // in this silence
+	term   uint64
+	led    time.Duration // since when in this term: deadlines begin anew with it
+}
+
+func newSilent() *silent {
+	return &silent{status: map[fleet.NodeID]fleet.NodeStatus{}, told: map[fleet.NodeID]bool{}}
+}
+
+func (t *silent) see(s *scene, o *Observation) {
+	switch {
+	case o.Fault.rewinds():
+		clear(t.status)
+	case o.Applied != nil && o.Applied.Effects != nil:
+		if o.Applied.Term > t.term {
+			t.term, t.led = o.Applied.Term, s.now
+		}
+		t.entry(o.Applied.Effects)
+	}
+}
+
+func (t *silent) entry(e *Effects) {
+	if e.Opened != nil {
+		t.status[e.Opened.Node] = e.Opened.Status
+	}
+	for i := range e.Batches {
+		if b := &e.Batches[i]; b.Code == "" {
+			t.status[b.Node] = b.Status
+		}
+	}
+	for _, m := range e.Moved {
+		t.status[m.Node] = m.Status
+	}
+}
+
+// noticing is what a leader takes for a missed deadline besides the TTL: the grace, the
+// looks of whoever watches, and commands that have to be repeated.
+const noticing = time.Minute
+
+func (t *silent) tick(s *scene) {
+	bound := 2*s.limits.LongestTTL + noticing + 2*s.limits.Slack
+	for _, m := range s.truth.by {
+		if m.node == "" || m.agent >= 0 || s.now-m.ended < bound {
+			delete(t.told, m.node)
+			continue
+		}
+		status, known := t.status[m.node]
+		if !known || s.cloned(m.name) || t.told[m.node] || s.now-t.led < bound || t.troubled(s, bound) {
+			continue
+		}
+		s.judge(Initializing)
+		if status == fleet.NodeReady || status == fleet.NodeInitializing {
+			t.told[m.node] = true
+			s.broke(Initializing, m.name, "the node is %s, though its agent has been down for %s: nobody waits for its deadline", status, s.now-m.ended)
+		}
+	}
+}
+
+// troubled reports whether hubs had trouble of their own, so that no leader may have
+// counted for so long.
+func (t *silent) troubled(s *scene, bound time.Duration) bool {
+	for hub := range s.weather.hubs {
+		if s.weather.since(s.now, s.now-2*bound, hub, Severs, Impairs, Halts, Reboots, Chokes, MovesTime, Damages) {
+			return true
+		}
+	}
+	return s.weather.rewinding()
+}
+
+func (t *silent) end(*scene, *Picture) {}

@@ -1,0 +1,192 @@
+package mutate
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Find returns all mutants of the packages, which are folders below root, in the order of
+// the source.
+func Find(root string, packages []string) ([]Mutant, error) {
+	var all []Mutant
+	for _, folder := range packages {
+		paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
+		if err != nil || len(paths) == 0 {
+			return nil, fmt.Errorf("find the source of %s: %d files, %v", folder, len(paths), err)
+		}
+		for _, path := range paths {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			source, err := os.ReadFile(path)
+			if err != nil {
+				return nil, fmt.Errorf("read the source: %w", err)
+			}
+			found, err := findIn(filepath.ToSlash(filepath.Join(folder, filepath.Base(path))), source)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+		}
+	}
+	return all, nil
+}
+
+// Draw draws count mutants: the packages take turns, so that small ones have their share.
+func Draw(all []Mutant, seed uint64, count int) []Mutant {
+	rng := rand.New(rand.NewPCG(seed, 0x6d757461))
+	var packages []string
+	of := map[string][]Mutant{}
+	for _, i := range rng.Perm(len(all)) {
+		m := all[i]
+		if of[m.Package()] == nil {
+			packages = append(packages, m.Package())
+		}
+		of[m.Package()] = append(of[m.Package()], m)
+	}
+	slices.Sort(packages)
+	var drawn []Mutant
+	for n := 0; len(drawn) < min(count, len(all)); n++ {
+		p := packages[n%len(packages)]
+		if len(of[p]) > 0 {
+			drawn, of[p] = append(drawn, of[p][0]), of[p][1:]
+		}
+	}
+	return drawn
+}
+
+// finder walks over one file.
+type finder struct {
+	file     string
+	source   []byte
+	set      *token.FileSet
+	function string
+	found    []Mutant
+}
+
+func findIn(file string, source []byte) ([]Mutant, error) {
+	f := &finder{file: file, source: source, set: token.NewFileSet()}
+	tree, err := parser.ParseFile(f.set, file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, fmt.Errorf("parse the source: %w", err)
+	}
+	for _, d := range tree.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil && fn.Name.Name != "String" {
+			f.function = fn.Name.Name
+			ast.Inspect(fn.Body, f.visit)
+		}
+	}
+	return f.found, nil
+}
+
+// visit notes the mutants of a node; false: nothing below it is changed.
+func (f *finder) visit(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.IfStmt:
+		if f.concerns(n.Cond, "planted.On") { // the compiler removes it
+			return false
+		}
+		f.branch(n)
+	case *ast.BinaryExpr:
+		f.binary(n)
+	case *ast.UnaryExpr:
+		if n.Op == token.NOT {
+			f.note(Logic, n.Pos(), n.X.Pos(), "")
+		}
+	case *ast.Ident:
+		if other := map[string]string{"true": "false", "false": "true"}[n.Name]; other != "" {
+			f.note(Boolean, n.Pos(), n.End(), other)
+		}
+	case *ast.ExprStmt:
+		return f.call(n)
+	case *ast.AssignStmt:
+		f.assignment(n)
+	}
+	return true
+}
+
+// opposites are operators that a tired person takes for each other.
+var opposites = map[token.Token]struct{ kind, text string }{
+	token.LSS: {Comparison, "<="}, token.LEQ: {Comparison, "<"}, token.GTR: {Comparison, ">="}, token.GEQ: {Comparison, ">"},
+	token.EQL: {Comparison, "!="}, token.NEQ: {Comparison, "=="}, token.LAND: {Logic, "||"}, token.LOR: {Logic, "&&"},
+	token.ADD: {OffByOne, "-"}, token.SUB: {OffByOne, "+"},
+}
+
+func (f *finder) binary(n *ast.BinaryExpr) {
+	if o, ok := opposites[n.Op]; ok && o.kind != OffByOne {
+		f.note(o.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), o.text)
+	}
+	for _, side := range []ast.Expr{n.X, n.Y} {
+		lit, ok := side.(*ast.BasicLit)
+		if !ok || lit.Kind != token.INT || n.Op == token.MUL || n.Op == token.QUO || n.Op == token.SHL {
+			continue // a unit
+		}
+		if v, err := strconv.ParseUint(lit.Value, 0, 32); err == nil {
+			f.note(OffByOne, lit.Pos(), lit.End(), strconv.FormatUint(v+1, 10))
+		}
+	}
+}
+
+// branch has a branch never taken: its condition is still computed, and what it uses used.
+func (f *finder) branch(n *ast.IfStmt) {
+	f.note(Branch, n.Cond.Pos(), n.Cond.End(), "("+f.text(n.Cond)+") && false")
+}
+
+// call drops a call whose result nobody uses, unless it logs or ends the process.
+func (f *finder) call(n *ast.ExprStmt) bool {
+	call, ok := n.X.(*ast.CallExpr)
+	if !ok {
+		return true
+	}
+	name := f.text(call.Fun)
+	for _, word := range []string{"Log.", "log.", "panic", "Lock", "Unlock", "Close", "Stop", "cancel", "wg.", "Done"} {
+		if strings.Contains(name, word) {
+			return false
+		}
+	}
+	if _, literal := call.Fun.(*ast.FuncLit); !literal {
+		f.note(Call, n.Pos(), n.End(), "_ = func() { "+f.text(n)+" }")
+	}
+	return true
+}
+
+// assignment drops one to something that outlives the statement.
+func (f *finder) assignment(n *ast.AssignStmt) {
+	if n.Tok == token.DEFINE || len(n.Lhs) != 1 || len(n.Rhs) != 1 {
+		return
+	}
+	switch n.Lhs[0].(type) {
+	case *ast.SelectorExpr, *ast.IndexExpr:
+		f.note(Assignment, n.Pos(), n.End(), "_ = func() { "+f.text(n)+" }")
+	}
+}
+
+func (f *finder) concerns(n ast.Node, word string) bool { return strings.Contains(f.text(n), word) }
+
+func (f *finder) text(n ast.Node) string {
+	return string(f.source[f.set.Position(n.Pos()).Offset:f.set.Position(n.End()).Offset])
+}
+
+func (f *finder) note(kind string, from, to token.Pos, text string) {
+	start, end := f.set.Position(from), f.set.Position(to)
+	e := Edit{Start: start.Offset, End: end.Offset, Text: text}
+	lineStart := start.Offset - start.Column + 1
+	lineEnd := len(f.source)
+	if i := strings.IndexByte(string(f.source[end.Offset:]), '\n'); i >= 0 {
+		lineEnd = end.Offset + i
+	}
+	before := string(f.source[lineStart:lineEnd])
+	after := before[:start.Offset-lineStart] + text + before[end.Offset-lineStart:]
+	f.found = append(f.found, Mutant{
+		ID: newID(f.file, f.source, e), Kind: kind, File: f.file, Line: start.Line, Function: f.function,
+		Before: oneLine(before), After: oneLine(after), Edit: e,
+	})
+}

@@ -1,0 +1,126 @@
+package mutate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Kinds of mutants.
+const (
+	Comparison = "comparison" // < for <=, == for !=
+	Logic      = "logic"      // && for ||, a negation removed
+	Boolean    = "boolean"    // true for false
+	OffByOne   = "off-by-one" // a number one larger
+	Call       = "call"       // a call dropped
+	Assignment = "assignment" // an assignment dropped
+	Branch     = "branch"     // a branch never taken
+	Named      = "named"      // one of folder named
+)
+
+// Edit replaces the bytes from Start to End of a file.
+type Edit struct {
+	Start, End int
+	Text       string
+}
+
+// Mutant is one mistake.
+type Mutant struct {
+	ID       string
+	Kind     string
+	File     string // from the root of the module
+	Line     int
+	Function string
+	Before   string // the line, or the text that is replaced
+	After    string
+	Edit     Edit
+}
+
+// Package is the folder of the file.
+func (m Mutant) Package() string { return filepath.ToSlash(filepath.Dir(m.File)) }
+
+func (m Mutant) String() string {
+	return fmt.Sprintf("%s:%d %s: %s: %s -> %s", m.File, m.Line, m.Function, m.Kind, m.Before, m.After)
+}
+
+// Key names the mutant as the list of equivalent ones does: it survives a change
+// elsewhere in the file.
+func (m Mutant) Key() string {
+	return fmt.Sprintf("%s %s %s: %s -> %s", m.File, m.Function, m.Kind, m.Before, m.After)
+}
+
+// newID is the same for the same mistake at the same place of the same source.
+func newID(file string, source []byte, e Edit) string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\x00%d\x00%d\x00%s\x00", file, e.Start, e.End, e.Text)
+	_, _ = sum.Write(source)
+	return hex.EncodeToString(sum.Sum(nil))[:12]
+}
+
+// apply returns the source with the mistake in it.
+func (e Edit) apply(source []byte) []byte {
+	out := append([]byte(nil), source[:e.Start]...)
+	out = append(out, e.Text...)
+	return append(out, source[e.End:]...)
+}
+
+// ReadNamed reads the mutants of a folder. Each is a file with a header (file: PATH), and
+// after a line "---" the text to replace, which the file has once, and after a line "+++"
+// the text in its place. Lines that begin with # are for people.
+func ReadNamed(root, folder string) ([]Mutant, error) {
+	paths, err := filepath.Glob(filepath.Join(root, folder, "*.txt"))
+	if err != nil {
+		return nil, fmt.Errorf("find named mutants: %w", err)
+	}
+	var all []Mutant
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("read a named mutant: %w", err)
+		}
+		m, err := parseNamed(root, string(text))
+		if err != nil {
+			return nil, fmt.Errorf("read the mutant %s: %w", filepath.Base(path), err)
+		}
+		m.Function = strings.TrimSuffix(filepath.Base(path), ".txt")
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+func parseNamed(root, text string) (Mutant, error) {
+	head, rest, ok := strings.Cut(text, "\n---\n")
+	before, after, alsoOK := strings.Cut(rest, "\n+++\n")
+	_, file, named := strings.Cut("\n"+head, "\nfile: ")
+	if !ok || !alsoOK || !named {
+		return Mutant{}, fmt.Errorf(`it lacks "file: ", "---" or "+++"`)
+	}
+	file, _, _ = strings.Cut(file, "\n")
+	source, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		return Mutant{}, err
+	}
+	after = strings.TrimSuffix(after, "\n")
+	if n := strings.Count(string(source), before); n != 1 {
+		return Mutant{}, fmt.Errorf("%s has the text to replace %d times", file, n)
+	}
+	at := strings.Index(string(source), before)
+	e := Edit{Start: at, End: at + len(before), Text: after}
+	return Mutant{
+		ID: newID(file, source, e), Kind: Named, File: file, Line: 1 + strings.Count(string(source[:at]), "\n"),
+		Before: oneLine(before), After: oneLine(after), Edit: e,
+	}, nil
+}
+
+// oneLine shortens a text to one line.
+func oneLine(s string) string {
+	const most = 90
+	s = strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "¦")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}

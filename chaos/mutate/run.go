@@ -1,0 +1,232 @@
+package mutate
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// What becomes of a mutant.
+const (
+	Invalid         = "invalid"          // it does not compile
+	KilledByUnit    = "killed: unit"     // by the tests of its package
+	KilledByUsers   = "killed: users"    // by those of packages that import it
+	KilledByChaos   = "killed: campaign" // by a campaign in virtual time
+	Survived        = "survived"
+	SurvivedUnit    = "survived unit" // and no campaign was asked
+	equivalentsFile = "equivalent.txt"
+)
+
+// Config of a run.
+type Config struct {
+	Root     string // of the module
+	Work     string // folder of overlays and programs; made
+	Results  string // file of JSON lines; a mutant that is in it is not run again
+	Mutants  []Mutant
+	Unit     time.Duration // that the tests of a package may take
+	Campaign time.Duration // 0: none
+	Seed     uint64        // of the campaign
+	Out      io.Writer
+}
+
+// Result is what became of a mutant.
+type Result struct {
+	Mutant
+	Outcome string
+	By      string        // what noticed it
+	Took    time.Duration // all in all
+}
+
+// Run runs what is not in the results yet, and returns the results of all mutants.
+func (c Config) Run(ctx context.Context) ([]Result, error) {
+	known, err := ReadResults(c.Results)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.Work, 0o700); err != nil {
+		return nil, fmt.Errorf("make the work folder: %w", err)
+	}
+	users, err := importers(ctx, c.Root)
+	if err != nil {
+		return nil, err
+	}
+	var all []Result
+	for i, m := range c.Mutants {
+		at := slices.IndexFunc(known, func(r Result) bool {
+			return r.ID == m.ID && (r.Outcome != SurvivedUnit || c.Campaign == 0)
+		})
+		if at >= 0 {
+			all = append(all, known[at])
+			continue
+		}
+		r, err := c.one(ctx, m, users[m.Package()])
+		if ctx.Err() != nil {
+			return all, context.Cause(ctx)
+		}
+		if err != nil {
+			return all, err
+		}
+		if err := appendResult(c.Results, r); err != nil {
+			return all, err
+		}
+		all = append(all, r)
+		fmt.Fprintf(c.Out, "%4d/%d  %-16s %6s  %s  (%s)\n", i+1, len(c.Mutants), r.Outcome, r.Took.Round(time.Second), m, r.By)
+	}
+	return all, nil
+}
+
+// one plays one mutant.
+func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, err error) {
+	began := time.Now()
+	defer func() { r.Took = time.Since(began) }()
+	r = Result{Mutant: m}
+	overlay, err := c.overlay(m)
+	if err != nil {
+		return r, err
+	}
+	if said, ok := c.command(ctx, time.Hour, "go", "build", "-overlay", overlay, "./"+m.Package()); !ok {
+		r.Outcome, r.By = Invalid, firstLine(said)
+		return r, nil
+	}
+	for _, stage := range []struct {
+		outcome  string
+		packages []string
+	}{{KilledByUnit, []string{m.Package()}}, {KilledByUsers, users}} {
+		for _, p := range stage.packages {
+			if said, ok := c.test(ctx, overlay, p); !ok {
+				r.Outcome, r.By = stage.outcome, firstFailure(p, said)
+				return r, nil
+			}
+		}
+	}
+	r.Outcome = SurvivedUnit
+	if c.Campaign == 0 {
+		return r, nil
+	}
+	r.Outcome = Survived
+	program := filepath.Join(c.Work, "skerry-chaos")
+	if said, ok := c.command(ctx, time.Hour, "go", "build", "-overlay", overlay, "-o", program, "./cmd/skerry-chaos"); !ok {
+		return r, fmt.Errorf("build the campaign of %s: %s", m, said)
+	}
+	said, ok := c.command(ctx, c.Campaign+10*time.Minute, program, "sim", "--seeds", "1000000", "--budget", c.Campaign.String(),
+		"--seed", fmt.Sprint(c.Seed), "--stop", "--report", filepath.Join(c.Work, "campaign"))
+	if !ok {
+		r.Outcome, r.By = KilledByChaos, firstViolation(said)
+	}
+	return r, nil
+}
+
+// overlay writes the changed file, and the description that go build wants of it.
+func (c Config) overlay(m Mutant) (string, error) {
+	source, err := os.ReadFile(filepath.Join(c.Root, m.File))
+	if err != nil {
+		return "", fmt.Errorf("read the source: %w", err)
+	}
+	changed := filepath.Join(c.Work, "mutant.go")
+	if err := os.WriteFile(changed, m.Edit.apply(source), 0o600); err != nil {
+		return "", fmt.Errorf("write the mutant: %w", err)
+	}
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(c.Root, m.File): changed}})
+	if err != nil {
+		return "", fmt.Errorf("encode the overlay: %w", err)
+	}
+	path := filepath.Join(c.Work, "overlay.json")
+	return path, os.WriteFile(path, text, 0o600)
+}
+
+func (c Config) test(ctx context.Context, overlay, folder string) (string, bool) {
+	return c.command(ctx, c.Unit+5*time.Minute, "go", "test", "-overlay", overlay, "-short", "-vet=off", "-count=1", "-failfast",
+		"-timeout", c.Unit.String(), "./"+folder)
+}
+
+// command runs a program in the module, without what cgo adds, and returns what it says,
+// and whether it ended well.
+func (c Config) command(ctx context.Context, limit time.Duration, name string, args ...string) (string, bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = c.Root, append(os.Environ(), "CGO_ENABLED=0")
+	said, err := cmd.CombinedOutput()
+	return string(said), err == nil
+}
+
+// importers are the folders of the packages below hub, edge and syncproto, and of
+// reconcile, that import each package, by its folder.
+func importers(ctx context.Context, root string) (map[string][]string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "./hub/...", "./edge/...", "./reconcile", "./syncproto/...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list packages: %w", err)
+	}
+	users := map[string][]string{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct {
+			ImportPath                         string
+			Imports, TestImports, XTestImports []string
+			TestGoFiles, XTestGoFiles          []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return users, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the list of packages: %w", err)
+		}
+		folder := strings.TrimPrefix(p.ImportPath, "skerry/")
+		if len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
+			continue
+		}
+		for _, used := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			of := strings.TrimPrefix(used, "skerry/")
+			if used != p.ImportPath && used != of && !slices.Contains(users[of], folder) {
+				users[of] = append(users[of], folder)
+			}
+		}
+	}
+}
+
+// ReadResults reads the results of earlier runs; no file: none.
+func ReadResults(path string) ([]Result, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read results: %w", err)
+	}
+	defer f.Close()
+	var all []Result
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r Result
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			return nil, fmt.Errorf("read results: line %d: %w", len(all)+1, err)
+		}
+		all = append(all, r)
+	}
+	slices.Reverse(all) // the newest of a mutant counts
+	return all, lines.Err()
+}
+
+func appendResult(path string, r Result) (err error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("keep the result: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	_, err = f.Write(append(text, '\n'))
+	return err
+}
