@@ -68,12 +68,15 @@ func (t *running) again(s *scene, m *machine, f *allocFact, o *Task) {
 	s.broke(Instances, m.name, "task %s of a batch job is started again: it had succeeded at %s", TaskKey{o.Alloc, o.Task}, truth.succeeded)
 }
 
-// beside judges the start of a replacement: what it replaces, and has stop_on_client_after,
+// beside judges the start of a replacement for what is away: what it replaces, and has stop_on_client_after,
 // has ended.
 func (t *running) beside(s *scene, m *machine, f *allocFact) {
 	old := s.fleet.allocs[f.alloc.PreviousAllocation]
 	if old == nil || old.stale || s.weather.rewound() {
 		return
+	}
+	if c := old.alloc.ClientStatus; c != fleet.ClientUnknown && c != fleet.ClientLost {
+		return // its edge was there, and was told to stop it
 	}
 	if _, limited := old.stopAfter(); !limited || old.alloc.NodeID == f.alloc.NodeID {
 		return
@@ -94,6 +97,17 @@ func (t *running) beside(s *scene, m *machine, f *allocFact) {
 			}
 		}
 	}
+}
+
+// ranFor is how long ago the first task of an allocation began.
+func (m *machine) ranFor(alloc fleet.AllocID, now time.Duration) time.Duration {
+	longest := time.Duration(0)
+	for key, truth := range m.tasks {
+		if key.Alloc == alloc {
+			longest = max(longest, now-truth.begun)
+		}
+	}
+	return longest
 }
 
 // tick looks for what has run for longer than its max_run_duration.

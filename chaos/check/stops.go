@@ -144,6 +144,9 @@ func (t *stops) wanted(s *scene, p stop, f *allocFact) bool {
 	if f.stopped > 0 && f.stopped <= p.heard {
 		return true
 	}
+	if f.group != nil && f.group.MaxRunDuration != nil && p.m.ranFor(p.key.Alloc, p.at) >= *f.group.MaxRunDuration-s.limits.Slack {
+		return true
+	}
 	for _, r := range t.requests {
 		ofIt := r.Alloc == p.key.Alloc || r.Alloc == "" && r.Edge == p.m.name
 		if ofIt && r.at <= p.at+s.limits.Slack {

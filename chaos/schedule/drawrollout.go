@@ -30,6 +30,8 @@ func (d *drawer) rollouts(rng *rand.Rand) {
 	d.addJobs()
 	d.drains()
 	d.windows()
+	d.claims()
+	d.lastWords()
 }
 
 // windowStream is of windows and services, as rolloutStream of what was added before them.

@@ -55,6 +55,7 @@ func (j Job) Spec() (*fleet.Job, error) {
 	if fleet.RunsEverywhere(j.Type) {
 		group.Count = 1
 	}
+	j.claim(&group)
 	if j.Serves {
 		group.Services = []fleet.Service{{Name: string(j.ID), Provider: fleet.ProviderNomad}}
 	}
@@ -64,7 +65,7 @@ func (j Job) Spec() (*fleet.Job, error) {
 	}
 	group.Tasks = []fleet.Task{{
 		Name: TaskName, Driver: "sim", Config: j.Task.config(), KillTimeout: j.KillTimeout,
-		Resources: fleet.TaskResources{Resources: fleet.Resources{CPU: orElse(j.CPU, DefaultTaskCPU), MemoryMB: orElse(j.MemoryMB, DefaultTaskMemoryMB)}},
+		Resources: j.resources(),
 	}}
 	job.TaskGroups = []fleet.TaskGroup{group}
 	job.Defaults()
@@ -72,6 +73,35 @@ func (j Job) Spec() (*fleet.Job, error) {
 		return nil, problems.Err()
 	}
 	return job, nil
+}
+
+// claim puts into a group what it asks of its node and of time.
+func (j Job) claim(g *fleet.TaskGroup) {
+	var n fleet.NetworkResource
+	if j.Port > 0 {
+		n.ReservedPorts = []fleet.Port{{Label: "static", Value: j.Port}}
+	}
+	for i := range j.Ports {
+		n.DynamicPorts = append(n.DynamicPorts, fleet.Port{Label: "dynamic" + strconv.Itoa(i)})
+	}
+	if j.Port+j.Ports > 0 {
+		g.Networks = []fleet.NetworkResource{n}
+	}
+	if j.MaxRun > 0 {
+		g.MaxRunDuration = &j.MaxRun
+	}
+}
+
+// resources are what the task asks for.
+func (j Job) resources() fleet.TaskResources {
+	r := fleet.TaskResources{Resources: fleet.Resources{CPU: orElse(j.CPU, DefaultTaskCPU), MemoryMB: orElse(j.MemoryMB, DefaultTaskMemoryMB)}}
+	if j.Cores > 0 {
+		r.CPU, r.Cores = 0, j.Cores
+	}
+	if j.Devices > 0 {
+		r.Devices = []fleet.RequestedDevice{{Name: DeviceName, Count: j.Devices}}
+	}
+	return r
 }
 
 // change puts into an update block what the rollout says.

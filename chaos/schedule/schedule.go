@@ -72,12 +72,17 @@ type Job struct {
 
 	Type        string // service, batch or system
 	Count       int
-	Datacenters []string // nil: all
-	Pool        string   // "": default
-	Site        string   // "": any; a constraint on node.site
-	Distinct    bool     // distinct_hosts
-	CPU         int      // 0: DefaultTaskCPU
-	MemoryMB    int      // 0: DefaultTaskMemoryMB
+	Datacenters []string      // nil: all
+	Pool        string        // "": default
+	Site        string        // "": any; a constraint on node.site
+	Distinct    bool          // distinct_hosts
+	CPU         int           // 0: DefaultTaskCPU
+	MemoryMB    int           // 0: DefaultTaskMemoryMB
+	Port        int           // a static port; 0: none
+	Ports       int           // dynamic ports
+	Cores       int           // whole cores, in place of CPU
+	Devices     int           // of DeviceName
+	MaxRun      time.Duration // max_run_duration; 0: none
 	KillTimeout time.Duration
 	Disconnect  *fleet.Disconnect
 	Restart     *fleet.RestartPolicy
@@ -109,6 +114,9 @@ const (
 	DefaultTaskCPU      = 50
 	DefaultTaskMemoryMB = 32
 )
+
+// DeviceName is what a job with Devices asks for: each virtual edge has some.
+const DeviceName = "sim/usb/stick"
 
 // Script is how the simulated task behaves (package drivers/sim).
 type Script struct {

@@ -185,13 +185,19 @@ func (d description) Node() fleet.Node                         { return d.node }
 func (d description) Changed() <-chan struct{}                 { return nil }
 
 func (e *Edge) describe(n fleet.Node) (edge.Describer, error) {
-	n.Resources = fleet.Resources{CPU: orDefault(e.cfg.CPU, 4000), MemoryMB: orDefault(e.cfg.MemoryMB, 4096), DiskMB: 10_000}
+	n.Resources = fleet.Resources{CPU: orDefault(e.cfg.CPU, 4000), MemoryMB: orDefault(e.cfg.MemoryMB, 4096), DiskMB: 10_000, Cores: cores}
 	n.Attributes = map[string]string{"kernel.name": "linux", "unique.hostname": e.Name}
 	maps.Copy(n.Attributes, e.cfg.Attributes)
+	for i := range sticks {
+		n.Devices = append(n.Devices, fleet.Device{Kind: "usb", Vendor: "sim", Type: "usb", Name: "stick", ID: fmt.Sprintf("stick-%d", i)})
+	}
 	n.Drivers = map[string]fleet.DriverInfo{sim.Name: {Detected: true, Healthy: true}}
 	n.DescriptionHash = fleet.DeriveUUID("description", e.Name)
 	return description{n}, nil
 }
+
+// What a machine has: whole cores, and devices of schedule.DeviceName.
+const cores, sticks = 4, 4
 
 func orDefault(v, fallback int) int {
 	if v == 0 {
