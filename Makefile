@@ -11,7 +11,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios planted cross conformance fuzz
+.PHONY: build operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios planted mutants cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -77,6 +77,10 @@ chaos-real: build ## real processes, disks, clocks and networks: make chaos-real
 planted: ## bugs put in by intent: each does harm, is found by the checkers, and is named by the right invariant
 	go test -tags planted -run '^TestPlanted' $$(find edge hub reconcile syncproto -name planted_test.go | sed 's|^|./|; s|/[^/]*$$||')
 	go test -tags planted -timeout 60m -v ./planted/... ./chaos/planted/...
+
+mutants: build ## small mistakes in the source: does a test, or a campaign, notice them? make mutants COUNT=40 CAMPAIGN=3m
+	bin/skerry-chaos mutate --named --campaign $(or $(CAMPAIGN),3m) --results dist/mutants-named.jsonl --table dist/mutants-named.md
+	bin/skerry-chaos mutate --count $(or $(COUNT),200) --seed $(or $(MUTANTS_SEED),1) --campaign $(or $(CAMPAIGN),3m) --table dist/mutants.md
 
 conformance: ## every row of ../shared/conformance that a test names, and how many those are
 	go test -count=1 ./fleet/... ./reconcile/... ./hub/... ./edge/allocs ./edge/runner

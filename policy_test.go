@@ -59,6 +59,7 @@ edge                    < fleet syncproto
 
 chaos/fabric            <
 chaos/deterministic     <
+chaos/mutate            <
 chaos/faultnet          <
 chaos/proc              <
 chaos/check             < fleet

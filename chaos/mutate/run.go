@@ -131,7 +131,7 @@ func (c Config) overlay(m Mutant) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the source: %w", err)
 	}
-	changed := filepath.Join(c.Work, "mutant.go")
+	changed := filepath.Join(c.Work, "mutant.txt") // no file of a package
 	if err := os.WriteFile(changed, m.Edit.apply(source), 0o600); err != nil {
 		return "", fmt.Errorf("write the mutant: %w", err)
 	}

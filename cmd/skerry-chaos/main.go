@@ -81,7 +81,7 @@ func command() *cobra.Command {
 	run.PersistentFlags().BoolVar(&s.proxy, "proxy", false, "proxies on loopback (the default for everybody else)")
 	run.AddCommand(faults(s), partition(s), reboot(s), healed(s), hubKill(s), restore(s), clone(s), damage(s), rejoin(s), performed(s))
 	root.AddCommand(clocked()...)
-	root.AddCommand(run, demo(s), footprint(s))
+	root.AddCommand(run, demo(s), footprint(s), mutants())
 	root.AddCommand(sim()...)
 	root.AddCommand(rehearsal()...)
 	root.AddCommand(old()...)

@@ -55,6 +55,7 @@ at, and all data directories.`,
 	f.StringSliceVar(&s.kinds, "kinds", nil, "kinds of faults to draw (default: all)")
 	f.IntVar(&s.cfg.Workers, "workers", 0, "runs side by side (default: one more than cores)")
 	f.DurationVar(&s.cfg.Shrink, "shrink", 0, "how long to look for the shortest schedule that still fails")
+	f.BoolVar(&s.cfg.Stop, "stop", false, "end after the first run that fails")
 	f.IntVar(&s.cfg.Times, "repeat", 0, "play each schedule so often, and say how many histories are the same and where others differ")
 	f.StringVar(&s.report, "report", "chaos-report", "folder for what is kept")
 	f.BoolVar(&s.cfg.Record, "record", false, "keep histories and reports also of runs that pass")

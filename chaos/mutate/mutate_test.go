@@ -1,0 +1,121 @@
+package mutate_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"skerry/chaos/mutate"
+)
+
+// Every named mutant has its place in today's source.
+func TestNamedMutantsApply(t *testing.T) {
+	all, err := mutate.ReadNamed("../..", "chaos/mutate/named")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 13 {
+		t.Errorf("%d named mutants", len(all))
+	}
+	for _, m := range all {
+		if m.Before == m.After || m.Line == 0 {
+			t.Errorf("%s changes nothing: %s", m.Function, m)
+		}
+	}
+}
+
+const source = `package toy
+
+import "skerry/planted"
+
+func grow(n int, on bool) (int, error) {
+	if planted.On("bug") && n > 3 {
+		return 0, nil
+	}
+	if n < 7 && !on {
+		drop(n + 1)
+		state.n = true
+	}
+	err := save()
+	if err != nil {
+		return 0, err
+	}
+	mu.Lock()
+	return n, nil
+}
+`
+
+func TestFindAndDraw(t *testing.T) {
+	root := t.TempDir()
+	for _, folder := range []string{"one", "two"} {
+		if err := os.MkdirAll(filepath.Join(root, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, folder, "toy.go"), []byte(source), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := mutate.Find(root, []string{"one", "two"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range all[:len(all)/2] {
+		got = append(got, m.Kind+": "+m.After)
+	}
+	want := []string{
+		"branch: if (n < 7 && !on) && false {",
+		"logic: if n < 7 ¦¦ !on {",
+		"comparison: if n <= 7 && !on {",
+		"off-by-one: if n < 8 && !on {",
+		"logic: if n < 7 && on {",
+		"call: _ = func() { drop(n + 1) }",
+		"off-by-one: drop(n + 2)",
+		"assignment: _ = func() { state.n = true }",
+		"boolean: state.n = false",
+		"comparison: if err == nil {",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	drawn := mutate.Draw(all, 1, 6)
+	again := mutate.Draw(all, 1, 6)
+	for i, m := range drawn {
+		if m.ID != again[i].ID {
+			t.Errorf("mutant %d is another one when it is drawn again", i)
+		}
+		if want := []string{"one", "two"}[i%2]; m.Package() != want {
+			t.Errorf("mutant %d is of %s: packages take turns", i, m.Package())
+		}
+	}
+}
+
+func TestTableCountsWhatIsNoticed(t *testing.T) {
+	folder := t.TempDir()
+	same := mutate.Mutant{File: "a/x.go", Function: "f", Kind: mutate.Comparison, Before: "a < b", After: "a <= b"}
+	if err := os.WriteFile(filepath.Join(folder, "equivalent.txt"), []byte(same.Key()+" # they are never equal\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reasons, err := mutate.ReadEquivalent(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := []mutate.Result{
+		{Mutant: same, Outcome: mutate.Survived},
+		{Mutant: mutate.Mutant{File: "a/x.go", Function: "g"}, Outcome: mutate.KilledByUnit, By: "a TestG"},
+		{Mutant: mutate.Mutant{File: "a/x.go", Function: "h"}, Outcome: mutate.Survived},
+		{Mutant: mutate.Mutant{File: "a/x.go", Function: "i"}, Outcome: mutate.Invalid},
+	}
+	var b bytes.Buffer
+	if err := mutate.WriteTable(&b, results, reasons); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"1 of 2 mutants were noticed (50 %)", "| equivalent | a/x.go:0 f |", "they are never equal", "| a | 1 | 0 | 0 | 1 | 0 |"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, b.String())
+		}
+	}
+}
