@@ -21,6 +21,7 @@ type statusesRequest struct {
 		ID        fleet.JobID
 		Namespace string
 	}
+	IncludeChildren bool // as the parameter include_children
 }
 
 // JobStatus is a job with what a page about it shows.
@@ -82,14 +83,14 @@ func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, fleet.Errorf(fleet.CodeInvalid, "read statuses: %d jobs are named, at most %d are taken", len(req.Jobs), maxStatuses))
 		return
 	}
-	children, err := flag(r, "include_children", false)
+	children, err := flag(r, "include_children", req.IncludeChildren)
 	if err != nil {
 		a.fail(w, err)
 		return
 	}
 	// A page's token is good for the same jobs alone.
 	sum := fnv.New64a()
-	fmt.Fprintf(sum, "%q", req.Jobs)
+	fmt.Fprintf(sum, "%q %t", req.Jobs, children)
 	p := r.URL.Query()
 	p.Set("jobs", strconv.FormatUint(sum.Sum64(), 16))
 	r.URL.RawQuery = p.Encode()

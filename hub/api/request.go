@@ -179,7 +179,7 @@ func readBody(r *http.Request, v any) (empty bool, err error) {
 		}
 		return false, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %s", notJSON(err))
 	}
-	return false, nil
+	return false, refuseUnknownKeys(b, v)
 }
 
 // notJSON says what is wrong with a body, in JSON's words and not in those of Go.

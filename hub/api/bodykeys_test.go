@@ -1,0 +1,139 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	nomad "github.com/hashicorp/nomad/api"
+)
+
+// sent says what Nomad's published client sends, by endpoint.
+var sent = map[string]any{
+	"/v1/jobs":                             nomad.JobRegisterRequest{},
+	"/v1/job/web/plan":                     nomad.JobPlanRequest{},
+	"/v1/validate/job":                     nomad.JobValidateRequest{},
+	"/v1/jobs/parse":                       nomad.JobsParseRequest{},
+	"/v1/jobs/statuses":                    nomad.JobStatusesRequest{},
+	"/v1/job/web/revert":                   nomad.JobRevertRequest{},
+	"/v1/job/web/stable":                   nomad.JobStabilityRequest{},
+	"/v1/job/web/scale":                    nomad.ScalingRequest{},
+	"/v1/job/web/evaluate":                 nomad.JobEvaluateRequest{},
+	"/v1/job/web/dispatch":                 nomad.JobDispatchRequest{},
+	"/v1/job/web/versions/t/tag":           nomad.TagVersionRequest{},
+	"/v1/deployment/promote/d":             nomad.DeploymentPromoteRequest{},
+	"/v1/deployment/pause/d":               nomad.DeploymentPauseRequest{},
+	"/v1/deployment/allocation-health/d":   nomad.DeploymentAllocHealthRequest{},
+	"/v1/node/n/drain":                     nomad.NodeUpdateDrainRequest{},
+	"/v1/node/n/eligibility":               nomad.NodeUpdateEligibilityRequest{},
+	"/v1/node/pools":                       nomad.NodePool{},
+	"/v1/namespaces":                       nomad.Namespace{},
+	"/v1/operator/scheduler/configuration": nomad.SchedulerConfiguration{},
+	"/v1/search":                           nomad.SearchRequest{},
+	"/v1/search/fuzzy":                     nomad.FuzzySearchRequest{},
+	"/v1/client/allocation/a/restart":      nomad.AllocationRestartRequest{},
+	"/v1/client/allocation/a/signal":       nomad.AllocSignalRequest{},
+}
+
+// refused are the keys of those that nothing acts on, and that are refused where they say
+// something.
+var refused = map[string]string{
+	"/v1/node/pools NodeIdentityTTL":                                     "a node's identity is its certificate",
+	"/v1/namespaces OptionalExtraClaims":                                 "no tokens are made for tasks",
+	"/v1/namespaces RequiredExtraClaims":                                 "no tokens are made for tasks",
+	"/v1/operator/scheduler/configuration NodeLimitForFeasibilityChecks": "a job looks at all nodes that it needs",
+}
+
+// TestNoKeyOfABodyIsPassedOver sends every key that Nomad's client has, one by one, and one
+// that nobody has.
+func TestNoKeyOfABodyIsPassedOver(t *testing.T) {
+	_, srv, _ := mustServe(t)
+	for _, endpoint := range slices.Sorted(maps.Keys(sent)) {
+		for key, value := range oneOfEach(reflect.TypeOf(sent[endpoint])) {
+			said := putBody(t, srv.URL+endpoint, map[string]any{key: value})
+			isRefused := strings.Contains(said, "nothing acts on "+key)
+			if expected := refused[endpoint+" "+key] != ""; isRefused != expected {
+				t.Errorf("%s with %s: refused is %t, want %t: %s", endpoint, key, isRefused, expected, said)
+			}
+		}
+		if said := putBody(t, srv.URL+endpoint, map[string]any{"Nonsense": 1}); !strings.HasPrefix(said, "400") || !strings.Contains(said, "nothing acts on Nonsense") {
+			t.Errorf("%s with nonsense: %s", endpoint, said)
+		}
+		if said := putBody(t, srv.URL+endpoint, map[string]any{"Nonsense": map[string]any{}}); strings.Contains(said, "nothing acts on") {
+			t.Errorf("%s with nonsense that says nothing: %s", endpoint, said)
+		}
+	}
+	if said := putBody(t, srv.URL+"/v1/operator/scheduler/configuration", map[string]any{"PreemptionConfig": map[string]any{"Sysbatch": true}}); !strings.Contains(said, "PreemptionConfig.Sysbatch") {
+		t.Errorf("a key within a key: %s", said)
+	}
+}
+
+// oneOfEach has a value for every key of a type that says something.
+func oneOfEach(t reflect.Type) map[string]any {
+	values := map[string]any{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			maps.Copy(values, oneOfEach(f.Type))
+			continue
+		}
+		if name == "-" || !f.IsExported() {
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		kind := f.Type
+		for kind.Kind() == reflect.Pointer {
+			kind = kind.Elem()
+		}
+		switch kind.Kind() {
+		case reflect.Bool:
+			values[name] = true
+		case reflect.String:
+			values[name] = "x"
+		case reflect.Slice:
+			if kind.Elem().Kind() == reflect.Uint8 {
+				values[name] = []byte("x")
+				continue
+			}
+			values[name] = []any{reflect.Zero(kind.Elem()).Interface()}
+		case reflect.Map:
+			values[name] = map[string]any{"x": reflect.Zero(kind.Elem()).Interface()}
+		case reflect.Struct:
+			values[name] = map[string]any{}
+		default:
+			values[name] = 1
+		}
+	}
+	return values
+}
+
+func putBody(tb testing.TB, url string, body any) string {
+	tb.Helper()
+	b, err := json.Marshal(body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(tb.Context(), http.MethodPut, url, strings.NewReader(string(b)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer resp.Body.Close()
+	said, err := io.ReadAll(resp.Body)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return fmt.Sprintf("%d %s", resp.StatusCode, said)
+}
