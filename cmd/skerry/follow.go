@@ -217,6 +217,16 @@ func (f *followed) stopped() (bool, error) {
 	return true, nil
 }
 
+// complete reports whether every allocation that is wanted has ended as it should.
+func (f *followed) complete() bool {
+	for _, a := range f.allocs {
+		if a.DesiredStatus == fleet.DesiredRun && a.ClientStatus != fleet.ClientComplete {
+			return false
+		}
+	}
+	return len(f.allocs) > 0
+}
+
 // summary says how it ended.
 func (f *followed) summary() string {
 	away := 0
@@ -231,6 +241,9 @@ func (f *followed) summary() string {
 			f.eval.JobID, console.Count(away, "allocation"))
 	case f.job == nil || f.job.Stop:
 		return fmt.Sprintf("Job %q is stopped.", f.eval.JobID)
+	}
+	if fleet.RunsToCompletion(f.job.Type) && f.complete() {
+		return fmt.Sprintf("Job %q is complete, version %d.", f.job.ID, f.job.Version)
 	}
 	return fmt.Sprintf("Job %q runs, version %d.", f.job.ID, f.job.Version)
 }
