@@ -116,7 +116,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Name = name
 	}
 	if c.Datacenter == "" {
-		c.Datacenter = "dc1"
+		c.Datacenter = fleet.DefaultDatacenter
 	}
 	if c.NodePool == "" {
 		c.NodePool = fleet.DefaultPool

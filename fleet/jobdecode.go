@@ -138,7 +138,7 @@ func (in inheritance) group(o *object, ignored *[]string) TaskGroup {
 	g.ReschedulePolicy = in.reschedule.policy()
 	g.Update = merge(o, "Update", in.update)
 	g.Migrate = merge(o, "Migrate", in.migrate)
-	o.formerDisconnect(&g)
+	*ignored = append(*ignored, o.formerDisconnect(&g)...)
 	for _, t := range o.objects("Tasks") {
 		g.Tasks = append(g.Tasks, readTask(t, restart, ignored))
 	}
@@ -169,8 +169,9 @@ func merge[T any](o *object, key string, inherited *T) *T {
 }
 
 // formerDisconnect reads what a group said of its node's absence before there was a
-// disconnect block.
-func (o *object) formerDisconnect(g *TaskGroup) {
+// disconnect block, and returns what of it is ignored: where the group gives both times, the
+// edge stops its tasks as asked, and the hubs wait for that.
+func (o *object) formerDisconnect(g *TaskGroup) (ignored []string) {
 	var former Disconnect
 	var keep *bool
 	for _, f := range []struct {
@@ -188,9 +189,13 @@ func (o *object) formerDisconnect(g *TaskGroup) {
 		replace := false
 		former.Replace = &replace
 	}
+	if former.LostAfter != nil && *former.LostAfter > 0 && former.StopOnClientAfter != nil && *former.StopOnClientAfter > 0 {
+		former.LostAfter, ignored = nil, []string{o.at("MaxClientDisconnect")}
+	}
 	if g.Disconnect == nil && former != (Disconnect{}) {
 		g.Disconnect = &former
 	}
+	return ignored
 }
 
 func readTask(o *object, restart RestartPolicy, ignored *[]string) Task {

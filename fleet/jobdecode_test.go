@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -197,4 +198,21 @@ func mustJSON(tb testing.TB, v any) []byte {
 		tb.Fatal(err)
 	}
 	return b
+}
+
+// TestBothTimesOfAnAbsence are fields of old job files. The edge stops its tasks when it was
+// told to, and what is ignored for that is said.
+func TestBothTimesOfAnAbsence(t *testing.T) {
+	j, problems := fleet.DecodeJob([]byte(`{"ID": "j", "TaskGroups": [{"Name": "a", "MaxClientDisconnect": 5000000000, "StopAfterClientDisconnect": 60000000000,
+		"Tasks": [{"Name": "t", "Driver": "raw_exec"}]}]}`))
+	if err := slices.Concat(problems, j.Validate()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	d := j.TaskGroups[0].Disconnect
+	if d == nil || d.LostAfter != nil || d.StopOnClientAfter == nil || *d.StopOnClientAfter != time.Minute {
+		t.Errorf("%+v", d)
+	}
+	if w := strings.Join(j.Warnings(), "\n"); !strings.Contains(w, "max_client_disconnect at TaskGroups[0].MaxClientDisconnect is ignored") {
+		t.Errorf("warnings: %s", w)
+	}
 }

@@ -22,6 +22,10 @@ const (
 	NodeIneligible = "ineligible"
 )
 
+// DefaultDatacenter is that of an edge that names none. Hubs belong to none, and say this one
+// where Nomad's clients want one.
+const DefaultDatacenter = "dc1"
+
 // NodeEventsKept is how many events a node's record holds.
 const NodeEventsKept = 10
 

@@ -9,6 +9,9 @@ import (
 	"strings"
 )
 
+// maxCoresShown bounds how many cores the JSON of a node lists: an edge may say any number.
+const maxCoresShown = 4096
+
 // The parts of a node's JSON that differ in their structure from the noun.
 type (
 	diskShape    struct{ DiskMB int }
@@ -105,13 +108,14 @@ func (n *Node) ResourcesShapes() (all, reserved any) {
 }
 
 func (n *Node) resourcesShape() nodeResourcesShape {
+	cores := min(max(n.CoreCount(), 0), maxCoresShown)
 	all := nodeResourcesShape{
-		Cpu:    nodeCPUShape{CpuShares: n.Resources.CPU, TotalCpuCores: n.Resources.Cores, ReservableCpuCores: make([]int, n.Resources.Cores)},
+		Cpu:    nodeCPUShape{CpuShares: n.Resources.CPU, TotalCpuCores: cores, ReservableCpuCores: make([]int, cores)},
 		Memory: memoryShape{MemoryMB: n.Resources.MemoryMB}, Disk: diskShape{n.Resources.DiskMB}, Devices: deviceShapes(n.Devices),
 	}
 	for i := range all.Cpu.ReservableCpuCores {
 		all.Cpu.ReservableCpuCores[i] = i
-		core := coreShape{ID: i, Grade: true, BaseSpeed: n.Resources.CPU / n.Resources.Cores}
+		core := coreShape{ID: i, Grade: true, BaseSpeed: n.CoreMHz()}
 		all.Processors.Topology.Cores = append(all.Processors.Topology.Cores, core)
 	}
 	all.Processors.Topology.NodeIDs, all.Processors.Topology.Distances = []int{0}, [][]int{{10}}

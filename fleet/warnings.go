@@ -49,6 +49,8 @@ func ignoredLine(path string) string {
 	switch key {
 	case "IOPS":
 		key, why = "iops", "nothing measures or bounds operations of a disk"
+	case "MaxClientDisconnect":
+		key, why = "max_client_disconnect", "stop_after_client_disconnect is there as well, and its edge stops the tasks; write a disconnect block"
 	case "Stop":
 		why = "who registers a job wants it to run; job stop stops it"
 	case "ParentID", "Dispatched", "DispatchIdempotencyToken", "Payload":

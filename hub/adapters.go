@@ -260,9 +260,14 @@ func (c cluster) Members() []api.Member {
 		if err != nil {
 			continue
 		}
+		_, rpcPort, _ := net.SplitHostPort(m.QUIC) // "" of one that has not said it
 		out = append(out, api.Member{
 			ID: m.ID, Addr: host, Port: uint16(n), Status: string(m.Status),
-			Tags: map[string]string{"role": "hub", "region": m.Region, "quic": m.QUIC, "http": m.HTTP},
+			// By the names that Nomad's clients look for: they find the leader by the port.
+			Tags: map[string]string{
+				"role": "nomad", "id": string(m.ID), "region": m.Region, "dc": fleet.DefaultDatacenter, "build": m.Build,
+				"port": rpcPort, "rpc_addr": m.QUIC, "raft_vsn": "3", "vsn": "1", "quic": m.QUIC, "http": m.HTTP,
+			},
 		})
 	}
 	return out
@@ -277,9 +282,6 @@ func (c cluster) Peers() ([]api.Peer, fleet.Index, error) {
 	return out, index, err
 }
 
-// standingTimeout is how long a hub may take to say how far it is.
-const standingTimeout = 2 * time.Second
-
 func (c cluster) Standing(ctx context.Context, id fleet.HubID) (api.Standing, error) {
 	if id == c.h.id() {
 		return c.h.standing(), nil
@@ -288,7 +290,7 @@ func (c cluster) Standing(ctx context.Context, id fleet.HubID) (api.Standing, er
 	if err != nil {
 		return api.Standing{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, standingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, api.HubAnswerTimeout)
 	defer cancel()
 	return call[struct{}, api.Standing](ctx, c.h, addr, methodStand, struct{}{})
 }
@@ -299,10 +301,7 @@ func (c cluster) Self() api.Self {
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
 	return api.Self{
 		ID: h.id(), Region: h.cfg.Region, Term: h.node.Term(),
-		Config: map[string]any{
-			"Name": h.cfg.Name, "Region": h.cfg.Region, "DataDir": h.dir.File(), "Version": h.cfg.Version,
-			"QUICAddr": h.addr.QUIC, "HTTPAddr": h.addr.HTTP, "GossipAddr": h.addr.Gossip,
-		},
+		Config: h.agentConfig(),
 		Stats: map[string]map[string]string{
 			"raft": {
 				"term": number(stats.Term), "last_log_index": number(stats.LastIndex),
@@ -318,7 +317,7 @@ func (c cluster) Self() api.Self {
 type jobs struct{ h *Hub }
 
 func (j jobs) Parse(src, vars string) (*fleet.Job, error) {
-	opts := jobspec.Options{Drivers: drivers, Configs: configs, Now: time.Now()}
+	opts := jobspec.Options{Drivers: drivers, Configs: configs, Now: time.Now(), WithoutGroups: true}
 	if vars != "" {
 		opts.VarFiles = []jobspec.File{{Name: "variables.hcl", Src: []byte(vars)}}
 	}

@@ -15,7 +15,7 @@ func (r *running) mustScrape() string {
 	r.tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.HTTPAddr()+"/v1/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.HTTPAddr()+"/v1/metrics?format=prometheus", nil)
 	if err != nil {
 		r.tb.Fatal(err)
 	}

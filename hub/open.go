@@ -272,7 +272,7 @@ func (h *Hub) openMembers() error {
 		return err
 	}
 	h.members, err = members.Open(members.Config{
-		Self: members.Member{ID: h.id(), Region: h.cfg.Region, QUIC: h.addr.QUIC, HTTP: h.addr.HTTP},
+		Self: members.Member{ID: h.id(), Region: h.cfg.Region, QUIC: h.addr.QUIC, HTTP: h.addr.HTTP, Build: h.cfg.Version},
 		Bind: h.cfg.Bind, Port: h.cfg.GossipPort, Advertise: host, Key: h.creds.gossipKey,
 		Seeds: func() []string {
 			var out []string

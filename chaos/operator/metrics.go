@@ -14,7 +14,7 @@ type Metrics map[string]float64
 // Metrics reads GET /v1/metrics.
 func (h Hub) Metrics(ctx context.Context) (Metrics, error) {
 	var text []byte
-	err := h.Call(ctx, http.MethodGet, "/v1/metrics", nil, &text)
+	err := h.Call(ctx, http.MethodGet, "/v1/metrics?format=prometheus", nil, &text)
 	return parseMetrics(string(text)), err
 }
 

@@ -48,7 +48,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&c.Hubs, "hub", nil, "hub to dial, HOST:PORT of its QUIC port; may be repeated or a list with commas")
 	flags.StringVar(&c.TokenFile, "token-file", "", "file with the join token; needed until the edge has a certificate")
 	flags.StringVar(&c.Name, "name", "", "name of this edge (default: the machine's host name)")
-	flags.StringVar(&c.Datacenter, "datacenter", "dc1", "datacenter that it belongs to")
+	flags.StringVar(&c.Datacenter, "datacenter", fleet.DefaultDatacenter, "datacenter that it belongs to")
 	flags.StringVar(&c.Site, "site", "", "site that it stands at: a shop, a ship (default: its datacenter)")
 	flags.StringVar(&c.TimeZone, "time-zone", "", "time zone of its site, as Europe/Berlin: windows of updates open by it (default: UTC)")
 	flags.StringVar(&c.NodePool, "node-pool", fleet.DefaultPool, "pool that it belongs to")

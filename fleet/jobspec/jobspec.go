@@ -43,6 +43,8 @@ type Options struct {
 	Configs fleet.ConfigChecks
 	// ForRegistration refuses too what nothing acts on yet.
 	ForRegistration bool
+	// WithoutGroups takes a job that has no group yet: who registers it adds one.
+	WithoutGroups bool
 	// Now is behind what launches and windows of updates must have a time. Zero: any will
 	// do, also one that is over.
 	Now time.Time
@@ -105,6 +107,9 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 	}
 	job, problems := fleet.JobFromTree(tree)
 	problems = append(append(problems, job.Validate()...), cron.Problems(job, opts.Now)...)
+	if opts.WithoutGroups {
+		problems = slices.DeleteFunc(problems, func(p fleet.Problem) bool { return p.Path == "TaskGroups" && len(job.TaskGroups) == 0 })
+	}
 	if opts.ForRegistration {
 		problems = append(problems, job.Unsupported()...)
 	}

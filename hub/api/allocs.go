@@ -31,6 +31,7 @@ type AllocStub struct {
 	TaskGroup             string
 	DesiredStatus         string
 	DesiredDescription    string
+	DesiredTransition     fleet.DesiredTransition
 	ClientStatus          string
 	ClientDescription     string
 	TaskStates            map[string]fleet.TaskState
@@ -52,7 +53,7 @@ func allocStub(al *fleet.Alloc) AllocStub {
 	stub := AllocStub{
 		ID: al.ID, EvalID: al.EvalID, Name: al.Name, Namespace: al.Namespace, NodeID: al.NodeID,
 		NodeName: al.NodeName, JobID: al.JobID, JobVersion: al.JobVersion, TaskGroup: al.TaskGroup,
-		DesiredStatus: al.DesiredStatus, DesiredDescription: al.DesiredDescription,
+		DesiredStatus: al.DesiredStatus, DesiredDescription: al.DesiredDescription, DesiredTransition: al.DesiredTransition,
 		ClientStatus: al.ClientStatus, ClientDescription: al.ClientDescription, TaskStates: al.TaskStates,
 		DeploymentStatus: al.DeploymentStatus,
 		FollowupEvalID:   al.FollowupEvalID, PreviousAllocation: al.PreviousAllocation, NextAllocation: al.NextAllocation,
@@ -138,6 +139,10 @@ func (a *API) freshAlloc(r *http.Request) (*state.View, *fleet.Alloc, error) {
 func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 	without, err := noDelay(r)
 	if err != nil {
+		return nil, 0, err
+	}
+	// With or without reschedule, the job gets another allocation in its place.
+	if _, err := flag(r, "reschedule", false); err != nil {
 		return nil, 0, err
 	}
 	_, al, err := a.freshAlloc(r)

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"skerry/fleet"
 	"skerry/fleet/logtap"
@@ -219,7 +218,7 @@ func (a *API) routes() {
 	a.scalingRoutes()
 	a.namespaceRoutes()
 	a.tokenRoutes()
-	a.mux.Handle("GET /v1/metrics", promhttp.HandlerFor(a.cfg.Metrics, promhttp.HandlerOpts{}))
+	a.mux.HandleFunc("GET /v1/metrics", a.metrics)
 	a.mux.HandleFunc(elsewhere, a.unrouted)
 	if a.cfg.Debug {
 		a.mux.HandleFunc("/debug/pprof/", a.onLoopback(pprof.Index))

@@ -121,7 +121,7 @@ func (h *hub) LastContact(context.Context) (map[fleet.NodeID]time.Time, error) {
 }
 
 func (h *hub) Parse(src, vars string) (*fleet.Job, error) {
-	return jobspec.Parse("job.hcl", []byte(src), jobspec.Options{})
+	return jobspec.Parse("job.hcl", []byte(src), jobspec.Options{WithoutGroups: true})
 }
 
 func (h *hub) DryRun(_ context.Context, job *fleet.Job) (api.DryRun, error) {

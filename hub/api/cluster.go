@@ -1,7 +1,10 @@
 package api
 
 import (
+	"fmt"
+	"net"
 	"net/http"
+	"runtime"
 	"time"
 
 	"skerry/fleet"
@@ -15,6 +18,8 @@ func (a *API) clusterRoutes() {
 	a.mux.HandleFunc("GET /v1/agent/members", a.agentMembers)
 	a.mux.HandleFunc("GET /v1/agent/health", a.agentHealth)
 	a.mux.HandleFunc("GET /v1/agent/monitor", a.monitor)
+	a.mux.HandleFunc("GET /v1/agent/servers", a.statusPeers) // those that edges dial
+	a.mux.HandleFunc("GET /v1/agent/host", a.agentHost)
 	a.mux.HandleFunc("GET /v1/regions", a.regions)
 	a.mux.HandleFunc("GET /v1/fleet/status", a.read(a.fleetStatus))
 }
@@ -81,7 +86,7 @@ func (a *API) agentMembers(w http.ResponseWriter, r *http.Request) {
 		ServerRegion string
 		ServerDC     string
 		Members      []AgentMember
-	}{string(self.ID), self.Region, "", a.members()})
+	}{string(self.ID), self.Region, fleet.DefaultDatacenter, a.members()})
 }
 
 func (a *API) agentSelf(w http.ResponseWriter, r *http.Request) {
@@ -100,21 +105,63 @@ func (a *API) agentSelf(w http.ResponseWriter, r *http.Request) {
 	a.send(w, r, answer)
 }
 
-// agentHealth answers 200 where this hub knows a leader, else 500.
+// agentHealth answers 200 where this hub knows a leader, else 500; with type=client always
+// 500, since a hub runs nothing itself.
 func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 	type health struct {
 		Ok      bool   `json:"ok"`
 		Message string `json:"message"`
 	}
-	answer := struct {
-		Server health `json:"server"`
-	}{health{Ok: true, Message: "ok"}}
+	var answer struct {
+		Client *health `json:"client,omitempty"`
+		Server *health `json:"server,omitempty"`
+	}
+	kind := r.URL.Query().Get("type")
+	if kind != "client" {
+		answer.Server = &health{Ok: true, Message: "ok"}
+		if _, ok := a.cfg.Cluster.Leader(); !ok {
+			answer.Server = &health{Message: noLeader().Message}
+		}
+	} else {
+		answer.Client = &health{Message: "client not enabled"}
+	}
 	a.header(w, a.cfg.State.View().Index())
 	w.Header().Set("Content-Type", "application/json")
-	if _, ok := a.cfg.Cluster.Leader(); !ok {
-		answer.Server = health{Message: noLeader().Message}
+	if answer.Server == nil || !answer.Server.Ok {
 		w.WriteHeader(http.StatusInternalServerError)
 	}
+	a.send(w, r, answer)
+}
+
+// agentHost describes this hub's machine: its system and its addresses. Nothing of its
+// environment and its files: whoever can ask is not known.
+func (a *API) agentHost(w http.ResponseWriter, r *http.Request) {
+	self, p := a.cfg.Cluster.Self(), r.URL.Query()
+	if p.Get("node_id") != "" {
+		a.fail(w, fleet.Errorf(fleet.CodeUnsupported, "describe the machine of a node: edges are not asked for that").WithHint("node status -verbose ID shows its attributes"))
+		return
+	}
+	if server := fleet.HubID(p.Get("server_id")); server != "" && server != self.ID {
+		a.fail(w, a.elsewhere(server))
+		return
+	}
+	type data struct {
+		OS      string
+		Network []map[string]string
+	}
+	answer := struct {
+		AgentID  fleet.HubID
+		HostData data
+	}{self.ID, data{OS: runtime.GOOS + "/" + runtime.GOARCH, Network: []map[string]string{}}}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		a.fail(w, fmt.Errorf("list the addresses of the machine: %w", err))
+		return
+	}
+	for _, addr := range addrs {
+		answer.HostData.Network = append(answer.HostData.Network, map[string]string{"address": addr.String()})
+	}
+	a.header(w, a.cfg.State.View().Index())
 	a.send(w, r, answer)
 }
 

@@ -94,12 +94,21 @@ func decodeAnswer[T any](from io.Reader) (T, error) {
 
 // number reads a parameter that counts bytes.
 func number(r *http.Request, name string) (int64, error) {
+	n, err := signed(r, name)
+	if err == nil && n < 0 {
+		err = fleet.Errorf(fleet.CodeInvalid, "read files: %s %d is not a number of bytes", name, n)
+	}
+	return n, err
+}
+
+// signed reads a parameter that counts bytes, in one direction or the other.
+func signed(r *http.Request, name string) (int64, error) {
 	s := r.URL.Query().Get(name)
 	if s == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 {
+	if err != nil {
 		return 0, fleet.Errorf(fleet.CodeInvalid, "read files: %s %q is not a number of bytes", name, s)
 	}
 	return n, nil
@@ -109,10 +118,14 @@ func (a *API) fileRead(w http.ResponseWriter, r *http.Request) { a.fileBytes(w, 
 
 func (a *API) fileReadAt(w http.ResponseWriter, r *http.Request) {
 	a.fileBytes(w, r, func(req *syncproto.Request) (err error) {
-		if req.Offset, err = number(r, "offset"); err != nil {
+		if req.Offset, err = signed(r, "offset"); err != nil {
 			return err
 		}
-		req.Limit, err = number(r, "limit")
+		// Nomad's alloc fs -tail counts back from the end, which may be before the beginning,
+		// and its limit of -1 is none.
+		req.Offset = max(req.Offset, 0)
+		req.Limit, err = signed(r, "limit")
+		req.Limit = max(req.Limit, 0)
 		return err
 	})
 }

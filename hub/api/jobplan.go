@@ -30,6 +30,8 @@ func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
 	}
 	if req.Canonicalize {
 		job.Defaults()
+	} else if job.Namespace == fleet.DefaultNamespace {
+		job.Namespace = "" // nobody said it: the request that registers the job may
 	}
 	if err := tooLarge(job).Err(); err != nil {
 		return nil, 0, err

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -36,13 +35,15 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer out.Close()
-	file := fmt.Sprintf("%s.%s", req.Task, req.Stream)
-	frames := json.NewEncoder(w)
-	emit := func(b []byte) error { return frames.Encode(StreamFrame{Data: b, File: file}) }
-	w.Header().Set("Content-Type", "application/json")
-	if r.URL.Query().Get("plain") == "true" {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		emit = func(b []byte) error { _, err := w.Write(b); return err }
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	emit := func(b []byte) error { _, err := w.Write(b); return err }
+	if r.URL.Query().Get("plain") != "true" {
+		w.Header().Set("Content-Type", "application/json")
+		frames, position := json.NewEncoder(w), a.logPosition(r, req)
+		emit = func(b []byte) error {
+			file, at := position.advance(int64(len(b)))
+			return frames.Encode(StreamFrame{Offset: at, Data: b, File: file})
+		}
 	}
 	if err := pump(out, http.NewResponseController(w), emit); err != nil {
 		a.cfg.Log.Debug("log stream ended", "alloc", req.Alloc, "task", req.Task, "error", err)

@@ -127,9 +127,12 @@ func (a *API) readNode(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 }
 
 func (a *API) nodeAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	of, newest := v.AllocsByNode(fleet.NodeID(r.PathValue("id"))), fleet.Index(1)
+	of, newest := v.AllocsByNode(fleet.NodeID(r.PathValue("id"))), fleet.Index(0)
 	for al := range of {
 		newest = max(newest, al.ModifyIndex)
+	}
+	if newest == 0 {
+		newest = v.TableIndex("allocs") // who waits for the first one is not answered before it comes
 	}
 	answer, err := page(r, beginning(q, of, allocKey), allocKey, same[*fleet.Alloc])
 	return answer, newest, err
@@ -146,6 +149,12 @@ func (a *API) storePool(r *http.Request) (any, fleet.Index, error) {
 	var p fleet.Pool
 	if err := body(r, &p); err != nil {
 		return nil, 0, err
+	}
+	if name := r.PathValue("name"); name != "" {
+		if p.Name != "" && p.Name != name {
+			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store node pool %q: the path names %q", p.Name, name)
+		}
+		p.Name = name
 	}
 	if err := p.Validate(); err != nil {
 		return nil, 0, err

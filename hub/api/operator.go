@@ -14,6 +14,8 @@ func (a *API) operatorRoutes() {
 	a.mux.HandleFunc("DELETE /v1/operator/raft/peer", a.write(a.removePeer))
 	a.put("/v1/operator/raft/transfer-leadership", a.write(a.transferLead))
 	a.mux.HandleFunc("GET /v1/operator/autopilot/health", a.autopilotHealth)
+	a.mux.HandleFunc("GET /v1/operator/autopilot/configuration", a.autopilotConfiguration)
+	a.put("/v1/operator/autopilot/configuration", a.write(a.storeAutopilot))
 	a.mux.HandleFunc("GET /v1/operator/snapshot", a.saveSnapshot)
 	a.put("/v1/operator/snapshot", a.write(a.restoreSnapshot))
 }
@@ -120,6 +122,9 @@ func (a *API) transferLead(r *http.Request) (answer any, index fleet.Index, err 
 	return struct{ From, To fleet.HubID }{from, id}, a.cfg.State.View().Index(), err
 }
 
+// HubAnswerTimeout is how long a hub may take to say how far it is.
+const HubAnswerTimeout = 2 * time.Second
+
 // maxTrailing is how many entries a healthy hub may be behind this one.
 const maxTrailing = 250
 
@@ -129,7 +134,7 @@ type ServerHealth struct {
 	Name        string
 	Address     string
 	SerfStatus  string // gossip's
-	Version     string
+	Version     string // of the release that it runs
 	Leader      bool
 	LastContact string // how long its answer took
 	LastTerm    uint64
@@ -157,9 +162,9 @@ func (a *API) autopilotHealth(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
-	gossip := map[fleet.HubID]string{}
+	gossip, build := map[fleet.HubID]string{}, map[fleet.HubID]string{}
 	for _, m := range a.cfg.Cluster.Members() {
-		gossip[m.ID] = m.Status
+		gossip[m.ID], build[m.ID] = m.Status, m.Tags["build"]
 	}
 	leader, known := a.cfg.Cluster.Leader()
 	answer := HealthAnswer{Healthy: known, Leader: leader, Servers: []ServerHealth{}, Voters: []fleet.HubID{}}
@@ -167,7 +172,7 @@ func (a *API) autopilotHealth(w http.ResponseWriter, r *http.Request) {
 	for _, p := range peers {
 		s := ServerHealth{
 			ID: p.ID, Name: string(p.ID), Address: p.Addr, SerfStatus: gossip[p.ID], Leader: p.ID == leader, Voter: p.Voter,
-			LastContact: "0s",
+			LastContact: "0s", Version: build[p.ID],
 		}
 		began := time.Now()
 		if st, err := a.cfg.Cluster.Standing(r.Context(), p.ID); err == nil {
@@ -189,4 +194,23 @@ func (a *API) autopilotHealth(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	a.send(w, r, answer)
+}
+
+// autopilotConfiguration says by which rules hubs count as healthy. They are fixed.
+func (a *API) autopilotConfiguration(w http.ResponseWriter, r *http.Request) {
+	a.header(w, a.cfg.State.View().Index())
+	a.send(w, r, struct {
+		CleanupDeadServers                            bool // hubs are removed by hand
+		LastContactThreshold, ServerStabilizationTime string
+		MaxTrailingLogs, MinQuorum                    uint64
+		EnableRedundancyZones                         bool
+		DisableUpgradeMigration                       bool
+		EnableCustomUpgrades                          bool
+		CreateIndex, ModifyIndex                      uint64
+	}{LastContactThreshold: HubAnswerTimeout.String(), ServerStabilizationTime: "0s", MaxTrailingLogs: maxTrailing, DisableUpgradeMigration: true})
+}
+
+func (a *API) storeAutopilot(*http.Request) (answer any, index fleet.Index, err error) {
+	return nil, 0, fleet.Errorf(fleet.CodeUnsupported, "store the autopilot configuration: its rules are fixed").
+		WithHint("operator raft remove-peer removes a hub that is gone for good")
 }

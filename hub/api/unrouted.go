@@ -14,6 +14,11 @@ const elsewhere = "/"
 // unrouted answers what no endpoint is for: a path that is served by other methods, one of
 // a job whose id has slashes that are not escaped, and what there is not.
 func (a *API) unrouted(w http.ResponseWriter, r *http.Request) {
+	if name, ok := storedPool(r); ok {
+		r.SetPathValue("name", name)
+		a.write(a.storePool)(w, r)
+		return
+	}
 	if methods := a.methods(r); len(methods) > 0 {
 		w.Header().Set("Allow", strings.Join(methods, ", "))
 		a.failAs(w, http.StatusMethodNotAllowed, fleet.Errorf(fleet.CodeUnsupported, "%s is not served by the method %s", r.URL.Path, r.Method).
@@ -25,6 +30,14 @@ func (a *API) unrouted(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.noSuchEndpoint(w, r)
+}
+
+// storedPool is the pool that a request stores by its path: for the router this path and
+// /v1/node/{id}/drain are in each other's way.
+func storedPool(r *http.Request) (name string, ok bool) {
+	name, ok = strings.CutPrefix(r.URL.Path, "/v1/node/pool/")
+	writes := r.Method == http.MethodPut || r.Method == http.MethodPost
+	return name, ok && writes && name != "" && !strings.Contains(name, "/")
 }
 
 func (a *API) noSuchEndpoint(w http.ResponseWriter, r *http.Request) {

@@ -20,6 +20,7 @@ type meta struct {
 	QUIC    string `cbor:"2,keyasint"`
 	HTTP    string `cbor:"3,keyasint"`
 	Leaving bool   `cbor:"4,keyasint,omitempty"`
+	Build   string `cbor:"5,keyasint,omitempty"`
 }
 
 // self answers what memberlist asks of this hub. It says nothing but its meta
@@ -42,7 +43,7 @@ func (s *self) setLeaving() {
 func (s *self) encode() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b, err := cbor.Marshal(meta{Region: s.member.Region, QUIC: s.member.QUIC, HTTP: s.member.HTTP, Leaving: s.leaving})
+	b, err := cbor.Marshal(meta{Region: s.member.Region, QUIC: s.member.QUIC, HTTP: s.member.HTTP, Leaving: s.leaving, Build: s.member.Build})
 	if err != nil {
 		return nil, fmt.Errorf("encode meta data: %w", err)
 	}
@@ -106,7 +107,7 @@ func decodeMember(b []byte) (m Member, leaving bool, err error) {
 	if err := cbor.Unmarshal(b, &v); err != nil {
 		return Member{}, false, fmt.Errorf("decode meta data: %w", err)
 	}
-	return Member{Region: v.Region, QUIC: v.QUIC, HTTP: v.HTTP}, v.Leaving, nil
+	return Member{Region: v.Region, QUIC: v.QUIC, HTTP: v.HTTP, Build: v.Build}, v.Leaving, nil
 }
 
 // newStdLog lets memberlist write to slog. What it calls an error is one packet

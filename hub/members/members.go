@@ -40,6 +40,7 @@ type Member struct {
 	Region string
 	QUIC   string // host:port
 	HTTP   string // host:port
+	Build  string // the release that it runs; "" of one that does not say
 	Gossip string // host:port
 	Status Status
 }

@@ -52,16 +52,19 @@ func (t *tx) jobRegister(c JobRegister) Result {
 	return Result{Version: row.job.Version, Modify: row.job.JobModifyIndex, Eval: t.jobEval(c.Eval, row.job, c.Now)}
 }
 
+// enforcing begins the errors by which Nomad's clients know that a job has changed since.
+const enforcing = "Enforcing job modify index"
+
 func registrable(c JobRegister, row *jobRow) *fleet.Error {
 	switch {
 	case c.EnforceIndex && c.CheckIndex == 0 && row != nil:
-		return fleet.Errorf(fleet.CodeConflict, "register job %s: it exists already", c.Job.ID).
+		return fleet.Errorf(fleet.CodeConflict, "%s %d: register job %s: it exists already", enforcing, c.CheckIndex, c.Job.ID).
 			WithHint("index 0 to check says that it is new; job plan shows what would change, and the index")
 	case c.EnforceIndex && c.CheckIndex != 0 && row == nil:
-		return fleet.Errorf(fleet.CodeConflict, "register job %s: it does not exist", c.Job.ID)
+		return fleet.Errorf(fleet.CodeConflict, "%s %d: register job %s: it does not exist", enforcing, c.CheckIndex, c.Job.ID)
 	case c.EnforceIndex && row != nil && row.job.JobModifyIndex != c.CheckIndex:
-		return fleet.Errorf(fleet.CodeConflict, "register job %s: its job modify index is %d, not %d",
-			c.Job.ID, row.job.JobModifyIndex, c.CheckIndex).WithHint("somebody changed it since: job plan shows what would change now, and the index")
+		return fleet.Errorf(fleet.CodeConflict, "%s %d: register job %s: its job modify index is %d",
+			enforcing, c.CheckIndex, c.Job.ID, row.job.JobModifyIndex).WithHint("somebody changed it since: job plan shows what would change now, and the index")
 	case row != nil && row.job.Type != c.Job.Type:
 		return fleet.Errorf(fleet.CodeInvalid, "register job %s: it is of type %s and cannot become %s",
 			c.Job.ID, row.job.Type, c.Job.Type).WithHint("give the new job another id, or purge the old one")
