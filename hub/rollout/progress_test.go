@@ -89,6 +89,9 @@ func TestChangesBeforeASnapshotAreNotKnown(t *testing.T) {
 		t.Errorf("%d changes, known: %t", len(changes), known)
 	}
 	again := restored(t, c.store)
+	if a, b := c.store.View().Digest(), again.View().Digest(); a != b {
+		t.Errorf("the state has the digest %s, and %s when it was read from its snapshot", a, b)
+	}
 	if _, known := again.View().RolloutChanges(d, before); known {
 		t.Error("changes from before the snapshot are said to be known")
 	}
