@@ -161,17 +161,21 @@ func (g *Gateway) Serve(ctx context.Context, conn *transport.Conn) error {
 // Probe reports whether the edge of a node's session here answers within a
 // second.
 func (g *Gateway) Probe(ctx context.Context, node fleet.NodeID) bool {
-	g.mu.Lock()
-	s := g.sessions[node]
-	g.probes++
-	number := g.probes
-	g.mu.Unlock()
+	s, number := g.sessionToProbe(node)
 	if s == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	return s.probe(ctx, number)
+}
+
+// sessionToProbe returns a node's session here, nil for none, and the number of a probe.
+func (g *Gateway) sessionToProbe(node fleet.NodeID) (s *session, number uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.probes++
+	return g.sessions[node], g.probes
 }
 
 // Logs opens a task's output on a node whose session is here, or what else a
@@ -183,14 +187,12 @@ func (g *Gateway) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Req
 
 // Talk is Logs for a request whose edge goes on reading: what is written reaches it.
 func (g *Gateway) Talk(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error) {
-	g.mu.Lock()
-	s := g.sessions[node]
-	g.mu.Unlock()
+	s, probe := g.sessionToProbe(node)
 	if s == nil {
 		return nil, fleet.Errorf(fleet.CodeUnavailable, "ask for %s: node %s has no session with hub %s", req.Kind, fleet.Short(node), g.cfg.Hub).
 			WithHint("its link is down; ask again when it is back")
 	}
-	return request(ctx, s.conn, req)
+	return s.request(ctx, req, probe)
 }
 
 // Stats counts.

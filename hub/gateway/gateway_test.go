@@ -581,6 +581,23 @@ func TestLogs(t *testing.T) {
 	<-served
 }
 
+// An edge whose link has vanished, and that is not known to be away yet, is not waited for.
+func TestLogsOfSilentEdge(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	w := h.mustDial(t, node1)
+	w.open(1, "agent-1") // and answers nothing from now on
+	began := time.Now()
+	req := syncproto.Request{Kind: syncproto.RequestLogs, Alloc: alloc1, Task: "t", Stream: "stdout", Origin: "start"}
+	_, err := h.gateway.Logs(t.Context(), node1, req)
+	if fleet.CodeOf(err) != fleet.CodeUnavailable || fleet.AsError(err).Hint == "" {
+		t.Errorf("logs of an edge that is silent: %v, want unavailable and a hint", err)
+	}
+	if took := time.Since(began); took > 15*time.Second { // 1.5 s, and 30 s before
+		t.Errorf("it took %s", took)
+	}
+}
+
 // serveLogs answers one request with text; an empty text is a task that says
 // nothing, followed for as long as the hub reads.
 func (w *wire) serveLogs(text string) error {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"skerry/fleet"
 	"skerry/syncproto"
 	"skerry/syncproto/transport"
@@ -14,6 +16,41 @@ import (
 
 // replyTimeout is how long an edge may take to answer, on the slowest link.
 const replyTimeout = 30 * time.Second
+
+// silentAfter is how long an edge may leave a probe unanswered, on a link that is not slow,
+// before a request ends: its link is gone then, though no deadline has passed yet.
+const silentAfter = 1500 * time.Millisecond
+
+// errSilent is why a request was given up.
+var errSilent = errors.New("the edge does not answer")
+
+// request asks the edge, which is probed meanwhile: a link that vanished would otherwise be
+// waited for as long as a slow one.
+func (s *session) request(ctx context.Context, req syncproto.Request, number uint64) (io.ReadWriteCloser, error) {
+	patience := max(silentAfter, 4*s.conn.Stats().RTT)
+	asking, giveUp := context.WithCancelCause(ctx)
+	probing, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	var probe errgroup.Group
+	probe.Go(func() error {
+		if !s.probe(probing, number) && errors.Is(probing.Err(), context.DeadlineExceeded) {
+			giveUp(errSilent)
+		}
+		return nil
+	})
+	out, err := request(asking, s.conn, req)
+	stop()
+	_ = probe.Wait() // it returns nil
+	switch {
+	case !errors.Is(context.Cause(asking), errSilent):
+		return out, err
+	case err == nil:
+		err = out.Close()
+	}
+	s.log.Debug("request given up", "kind", req.Kind, "error", err)
+	return nil, fleet.Errorf(fleet.CodeUnavailable, "ask for %s: node %s has not answered for %s", req.Kind, fleet.Short(s.node), patience).
+		WithHint("its link is down, or very slow; ask again when it is back")
+}
 
 // request opens a stream to an edge, asks, and returns what follows the answer;
 // what is written to it reaches the edge. It ends with ctx.
