@@ -34,6 +34,7 @@ type Client struct {
 	base      *url.URL
 	http      *http.Client
 	namespace string // of every request that names none; "": the hub's default
+	stale     func() // called where an answer may be old; nil: nobody asks
 }
 
 // New makes a Client of the hub at addr (http://HOST:PORT, or HOST:PORT). It does not
@@ -57,6 +58,14 @@ func New(addr string) (*Client, error) {
 func (c *Client) In(namespace string) *Client {
 	other := *c
 	other.namespace = namespace
+	return &other
+}
+
+// Stale is the same Client, and calls f with each answer of a hub that knows no leader:
+// what it shows may be old.
+func (c *Client) Stale(f func()) *Client {
+	other := *c
+	other.stale = f
 	return &other
 }
 
@@ -154,6 +163,9 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values, body
 		return nil, c.unreachable(ctx, path, err)
 	}
 	if resp.StatusCode < 300 {
+		if c.stale != nil && resp.Header.Get("X-Nomad-KnownLeader") == "false" {
+			c.stale()
+		}
 		return resp, nil
 	}
 	defer resp.Body.Close()

@@ -35,6 +35,26 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// An answer of a hub that knows no leader may be old, and says so.
+func TestStale(t *testing.T) {
+	known := "true"
+	c := mustServe(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Nomad-KnownLeader", known)
+		_, _ = io.WriteString(w, `[]`)
+	})
+	said := 0
+	c = c.Stale(func() { said++ }).In("*")
+	for _, tc := range []struct {
+		known string
+		want  int
+	}{{"true", 0}, {"false", 1}, {"true", 1}} {
+		known = tc.known
+		if _, err := c.Read(t.Context(), "/v1/nodes", nil, nil); err != nil || said != tc.want {
+			t.Errorf("a leader is known: %s; said %d times, want %d (%v)", tc.known, said, tc.want, err)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	c := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -109,7 +109,7 @@ func writeFleet(w io.Writer, s api.FleetStatus, limit int) error {
 		leader = "leader " + string(s.Leader)
 	}
 	fmt.Fprintf(w, "Region %s, %s, term %d, index %d, %s\n\n", s.Region, leader, s.Term, s.Index, console.LocalTime(s.Time))
-	hubs := console.Table{Heads: []string{"HUB", "STATUS", "QUIC", "HTTP", ""}}
+	hubs := console.Table{Heads: fleetHeads(s, "HUB", "STATUS", "QUIC", "HTTP", "")}
 	for _, h := range s.Hubs {
 		status, mark := h.Status, ""
 		if status == "" {
@@ -133,21 +133,30 @@ func writeFleet(w io.Writer, s api.FleetStatus, limit int) error {
 		total[n.Status]++
 	}
 	fmt.Fprintf(w, "%s: %s; allocations: %s\n\n", console.Count(len(s.Nodes), "node"), nodeCounts(total), allocCounts(s.Allocs))
-	if err := writeSites(w, s.Sites, limit); err != nil {
+	if err := writeSites(w, s, limit); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
 	if err := writeNodes(w, s, limit); err != nil {
 		return err
 	}
-	return writeWaiting(w, s.Waiting, limit)
+	return writeWaiting(w, s, limit)
+}
+
+// fleetHeads are the heads of a table of the fleet: where no leader is known the first says
+// that what stands below may be old.
+func fleetHeads(s api.FleetStatus, heads ...string) []string {
+	if s.Leader == "" {
+		heads[0] += " (may be old)"
+	}
+	return heads
 }
 
 // writeSites shows sites, those with a node that is not ready first.
-func writeSites(w io.Writer, list []api.SiteStatus, limit int) error {
-	list = slices.Clone(list)
+func writeSites(w io.Writer, s api.FleetStatus, limit int) error {
+	list := slices.Clone(s.Sites)
 	slices.SortStableFunc(list, func(a, b api.SiteStatus) int { return compareTrue(!onlyReady(a.Nodes), !onlyReady(b.Nodes)) })
-	sites := console.Table{Heads: []string{"SITE", "NODES", "ALLOCATIONS"}, Limit: limit}
+	sites := console.Table{Heads: fleetHeads(s, "SITE", "NODES", "ALLOCATIONS"), Limit: limit}
 	for _, site := range list {
 		sites.Add(site.Site, nodeCounts(site.Nodes), allocCounts(site.Allocs))
 	}
@@ -180,10 +189,10 @@ func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
 	slices.SortStableFunc(list, func(a, b api.NodeLine) int {
 		return compareTrue(a.Status != fleet.NodeReady, b.Status != fleet.NodeReady)
 	})
-	nodes := console.Table{Heads: []string{"NODE", "ID", "SITE", "STATUS", "LAST CONTACT", "HUB", "ALLOCATIONS"}, Limit: limit}
+	nodes := console.Table{Heads: fleetHeads(s, "NODE", "ID", "SITE", "STATUS", "LAST CONTACT", "HUB", "ALLOCATIONS"), Limit: limit}
 	notes := console.Table{Limit: limit}
 	for _, n := range list {
-		nodes.Add(n.Name, shown(n.ID), n.Site, n.Status, contact(s.Time, n), n.Hub, allocCounts(n.Allocs))
+		nodes.Add(n.Name, shown(n.ID), n.Site, n.Status, contact(s, n), n.Hub, allocCounts(n.Allocs))
 		if n.Status != fleet.NodeReady && n.StatusDescription != "" {
 			notes.Add(fmt.Sprintf("%s is %s: %s", n.Name, n.Status, n.StatusDescription))
 		}
@@ -229,22 +238,25 @@ func firstIDs(ids []fleet.AllocID) string {
 }
 
 // contact says when a node was heard of, or since when it is away.
-func contact(now time.Time, n api.NodeLine) string {
+func contact(s api.FleetStatus, n api.NodeLine) string {
 	switch {
 	case n.DisconnectedAt != nil:
-		return "away for " + console.Span(now.Sub(*n.DisconnectedAt))
+		return "away for " + console.Span(s.Time.Sub(*n.DisconnectedAt))
 	case n.LastContact != nil:
-		return console.Ago(now, *n.LastContact)
+		return console.Ago(s.Time, *n.LastContact)
+	case s.Leader == "":
+		return "not known" // the leader knows
 	}
 	return "not heard of yet"
 }
 
-func writeWaiting(w io.Writer, waiting []api.WaitingLine, limit int) error {
+func writeWaiting(w io.Writer, s api.FleetStatus, limit int) error {
+	waiting := s.Waiting
 	if len(waiting) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := console.Table{Heads: []string{"WAITING", "ID", "JOB", "FOR"}, Limit: limit}
+	t := console.Table{Heads: fleetHeads(s, "WAITING", "ID", "JOB", "FOR"), Limit: limit}
 	for _, line := range waiting {
 		what := line.For
 		if line.At != nil {

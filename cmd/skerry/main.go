@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -94,8 +95,13 @@ func (o *operator) client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hub.In(o.namespace), nil
+	return hub.In(o.namespace).Stale(warnStale), nil
 }
+
+// warnStale says once, beside what is shown, that it may be old.
+var warnStale = sync.OnceFunc(func() {
+	fmt.Fprintln(os.Stderr, "Warning: this hub knows no leader: what it shows may be old")
+})
 
 // clientFor is client for a job of a file, whose namespace counts where the command
 // line names none.

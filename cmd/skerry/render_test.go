@@ -20,7 +20,12 @@ var rewrite = flag.Bool("rewrite", false, "write testdata/golden anew")
 // scripts may parse does not change by accident.
 func TestRender(t *testing.T) {
 	for name, render := range map[string]func(w io.Writer) error{
-		"fleet":       func(w io.Writer) error { return writeFleet(w, fleetAtSea(), 0) },
+		"fleet": func(w io.Writer) error { return writeFleet(w, fleetAtSea(), 0) },
+		"fleet-leaderless": func(w io.Writer) error {
+			s := fleetAtSea()
+			s.Leader, s.Nodes[0].LastContact = "", nil
+			return writeFleet(w, s, 0)
+		},
 		"fleet-400":   func(w io.Writer) error { return writeFleet(w, fleetOfShops(400), fleetRows) },
 		"fleet-empty": func(w io.Writer) error { return writeFleet(w, api.FleetStatus{Region: "global", Time: at(0)}, 0) },
 		"history":     func(w io.Writer) error { return writeHistory(w, partition()) },
