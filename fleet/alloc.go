@@ -97,8 +97,14 @@ const AllocStateClientStatus = "ClientStatus"
 // RescheduleTracker records the failed attempts that led to an allocation.
 type RescheduleTracker struct {
 	Events         []RescheduleEvent
-	LastReschedule string // "ok", "pending" or "no placement"
+	LastReschedule string // RescheduleOK, "pending" or RescheduleUnplaced
 }
+
+// How the last attempt to replace a failed allocation went.
+const (
+	RescheduleOK       = "ok"
+	RescheduleUnplaced = "no placement"
+)
 
 // RescheduleEvent is one replacement of a failed allocation.
 type RescheduleEvent struct {
@@ -225,6 +231,14 @@ func (a *Alloc) AwaitsWindow() bool {
 
 // Terminal reports whether it neither runs nor shall run.
 func (a *Alloc) Terminal() bool { return a.ServerTerminal() || a.ClientTerminal() }
+
+// AwaitsPlacement reports whether it failed and was stopped to be replaced, and no node had
+// room for that: its replacement is due as soon as one has.
+func (a *Alloc) AwaitsPlacement() bool {
+	t := a.RescheduleTracker
+	return t != nil && t.LastReschedule == RescheduleUnplaced && a.DesiredStatus == DesiredStop &&
+		a.ClientStatus == ClientFailed && a.NextAllocation == ""
+}
 
 // OccupiesNode reports whether its resources are taken on its node: until the
 // edge has confirmed its end, whatever the hub wants. One that the hub gave up for

@@ -81,6 +81,8 @@ func (d *decision) classify(a *fleet.Alloc) *member {
 		m.due = len(a.AllocStates) > 0 && ready
 	}
 	switch {
+	case a.AwaitsPlacement() && !d.system():
+		m.kind = d.ending(m, node)
 	case a.ServerTerminal():
 		m.kind = ended
 	case a.ClientTerminal():

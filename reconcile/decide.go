@@ -230,12 +230,12 @@ func (d *decision) shrink(slots []*slot, surplus int, g *fleet.TaskGroup) {
 
 // drop ends an allocation that nothing is to take the place of.
 func (d *decision) drop(m *member, reason string) {
-	switch m.kind {
-	case ended:
+	switch {
+	case m.kind == ended || m.a.AwaitsPlacement() && !m.due:
 		if d.unconfirmed(m) || !d.release(m, reason) {
 			d.leaveEnded(m)
 		}
-	case lost:
+	case m.kind == lost:
 		d.giveUp(m)
 	default:
 		d.stop(m, Change{Reason: reason})

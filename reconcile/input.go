@@ -99,6 +99,9 @@ type Change struct {
 	// WithPlacement: only together with the placement that has it for Previous.
 	// Where nothing can be placed, it is left alone.
 	WithPlacement bool
+	// Reschedules: it failed and is replaced by its reschedule policy. Where nothing can be
+	// placed, it is stopped all the same, as Unplaced says.
+	Reschedules bool
 	// Windows are those in which its edge may begin a stop; none: at once.
 	Windows []fleet.UpdateWindow
 	Reason  string
@@ -130,6 +133,20 @@ func (c Change) Apply(job *fleet.Job) fleet.Alloc {
 	}
 	a.FollowupEvalID = c.FollowUp
 	a.DesiredDescription = c.Reason
+	return a
+}
+
+// Unplaced returns an allocation that failed as it is when there is no room for what is to
+// replace it: its reschedule tracker says so, and the next decision tries again.
+func (c Change) Unplaced(job *fleet.Job) fleet.Alloc {
+	a := c.Apply(job)
+	t := fleet.RescheduleTracker{}
+	if a.RescheduleTracker != nil {
+		t = *a.RescheduleTracker
+	}
+	t.LastReschedule = fleet.RescheduleUnplaced
+	a.RescheduleTracker = &t
+	a.DesiredDescription = c.Reason + " when a node has room"
 	return a
 }
 

@@ -115,5 +115,5 @@ func nextTracker(prev *fleet.Alloc, p *fleet.ReschedulePolicy, delay time.Durati
 	events := append(slices.Clone(past), fleet.RescheduleEvent{
 		RescheduleTime: now.UnixNano(), PrevAllocID: prev.ID, PrevNodeID: prev.NodeID, Delay: delay,
 	})
-	return &fleet.RescheduleTracker{Events: events, LastReschedule: "ok"}
+	return &fleet.RescheduleTracker{Events: events, LastReschedule: fleet.RescheduleOK}
 }

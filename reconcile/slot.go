@@ -353,7 +353,7 @@ func (d *decision) reschedule(m *member, s *slot, g *fleet.TaskGroup, version *f
 		next.at = waits // that it began to wait has changed its time
 	}
 	asked := m.a.DesiredTransition.Reschedule
-	if dep := d.deployment; dep != nil && m.a.DeploymentID == dep.ID {
+	if dep := d.deployment; dep != nil && m.a.DeploymentID == dep.ID && !m.a.AwaitsPlacement() {
 		// The rollout decides first: it asks for another attempt, or fails.
 		if !asked || !dep.Active() {
 			d.remain(m, "it failed, and its deployment decides what comes of that")
@@ -364,7 +364,7 @@ func (d *decision) reschedule(m *member, s *slot, g *fleet.TaskGroup, version *f
 	if asked && !next.allowed {
 		next = attempt{allowed: true, at: d.in.Now}
 	}
-	now := asked || (m.a.FollowupEvalID != "" && m.a.FollowupEvalID == d.in.EvalID) ||
+	now := asked || m.a.AwaitsPlacement() || (m.a.FollowupEvalID != "" && m.a.FollowupEvalID == d.in.EvalID) ||
 		!next.at.After(d.in.Now.Add(rescheduleWindow))
 	switch {
 	case !next.allowed:
@@ -376,7 +376,7 @@ func (d *decision) reschedule(m *member, s *slot, g *fleet.TaskGroup, version *f
 			why: "replace what failed, after the delay of the reschedule policy",
 		})
 	default:
-		d.stop(m, Change{WithPlacement: !m.due, Reason: "it failed, and is replaced"})
+		d.stop(m, Change{WithPlacement: !m.due, Reschedules: true, Reason: "it failed, and is replaced"})
 		d.place(Placement{
 			Name: s.name, Group: g.Name, Previous: m.a, AvoidNode: m.a.NodeID, Job: version,
 			Tracker: nextTracker(m.a, g.ReschedulePolicy, next.delay, d.in.Now),

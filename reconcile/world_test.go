@@ -118,7 +118,11 @@ func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
 	}
 	for _, changes := range [][]reconcile.Change{out.Stops, out.Lost, out.Unknown, out.Reconnects, out.InPlace} {
 		for _, c := range changes {
-			if !c.WithPlacement || placed[c.Alloc.ID] {
+			switch unplaced := c.Reschedules && !placed[c.Alloc.ID]; {
+			case unplaced && !c.Alloc.AwaitsPlacement():
+				w.store(c.Unplaced(w.job))
+			case unplaced:
+			case !c.WithPlacement || placed[c.Alloc.ID]:
 				w.write(c)
 			}
 		}
@@ -136,8 +140,9 @@ func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
 	}
 }
 
-func (w *world) write(c reconcile.Change) {
-	a := c.Apply(w.job)
+func (w *world) write(c reconcile.Change) { w.store(c.Apply(w.job)) }
+
+func (w *world) store(a fleet.Alloc) {
 	a.NextAllocation = w.allocs[a.ID].NextAllocation // the state's
 	a.ModifyTime, a.AllocModifyIndex = w.now.UnixNano(), w.index
 	w.allocs[a.ID] = &a

@@ -27,6 +27,11 @@ func (a *attempt) plan(token string) fleet.Plan {
 	}
 	all := func(reconcile.Change) bool { return true }
 	update(p.NodeUpdate, a.decisions.Stops, a.stops)
+	for _, c := range a.decisions.Stops {
+		if c.Reschedules && !a.replaced[c.Alloc.ID] && !c.Alloc.AwaitsPlacement() {
+			p.NodeUpdate[c.Alloc.NodeID] = append(p.NodeUpdate[c.Alloc.NodeID], c.Unplaced(a.job))
+		}
+	}
 	update(p.NodeUpdate, a.decisions.Lost, all)
 	update(p.NodeUpdate, a.decisions.Unknown, all)
 	update(p.NodeUpdate, a.decisions.Reconnects, all)
@@ -54,6 +59,9 @@ func (a *attempt) plan(token string) fleet.Plan {
 // stops reports whether a stop takes place: one that is made for a replacement
 // does only where there is one, or where it makes room for it.
 func (a *attempt) stops(c reconcile.Change) bool {
+	if c.Reschedules {
+		return a.replaced[c.Alloc.ID] // or its tracker says that nothing was placed
+	}
 	return !c.WithPlacement || a.replaced[c.Alloc.ID] || a.makeRoom[c.Alloc.ID]
 }
 

@@ -578,3 +578,48 @@ func TestRegisteredAgainOnAFullNode(t *testing.T) {
 		t.Errorf("%s, %d alive", e.Status, len(c.alive()))
 	}
 }
+
+// TestFailedWithoutRoom has the replacement of a failed allocation find no room: that is
+// stopped, its tracker says why, and its history goes on when there is room.
+func TestFailedWithoutRoom(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(1)
+	c.register(job(1))
+	first := c.alive()[0]
+	c.report(first, fleet.ClientFailed)
+	c.settle()
+	second := c.alive()[0]
+	c.eligibility(second.NodeID, fleet.NodeIneligible)
+	c.report(second, fleet.ClientFailed)
+	c.settle()
+	failed, _ := c.store.View().Alloc(second.ID)
+	if !failed.AwaitsPlacement() || len(failed.RescheduleTracker.Events) != 1 || len(c.alive()) != 0 {
+		t.Fatalf("%s/%s, %+v", failed.DesiredStatus, failed.ClientStatus, failed.RescheduleTracker)
+	}
+	var waits *fleet.Evaluation
+	for e := range c.store.View().EvalsByJob(fleet.DefaultNamespace, "web") {
+		if e.Status == fleet.EvalBlocked {
+			waits = e
+		}
+	}
+	if waits == nil || waits.QueuedAllocations["web"] != 1 {
+		t.Fatalf("it waits for room: %+v", waits)
+	}
+	// Looked at again without room: nothing changes.
+	c.unblock(waits.ID)
+	c.schedule(waits.ID)
+	if again, _ := c.store.View().Alloc(second.ID); again.ModifyIndex != failed.ModifyIndex || len(c.plans) != 0 {
+		t.Errorf("changed at %d, by %d plans", again.ModifyIndex, len(c.plans))
+	}
+	c.eligibility(second.NodeID, fleet.NodeEligible)
+	c.unblock(waits.ID)
+	c.settle()
+	if len(c.alive()) != 1 {
+		t.Fatalf("%d placed when there is room", len(c.alive()))
+	}
+	third := c.alive()[0]
+	failed, _ = c.store.View().Alloc(second.ID)
+	if tr := third.RescheduleTracker; len(tr.Events) != 2 || tr.LastReschedule != fleet.RescheduleOK || tr.Events[1].PrevAllocID != second.ID || failed.AwaitsPlacement() {
+		t.Errorf("its tracker: %+v", tr)
+	}
+}
