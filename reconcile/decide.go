@@ -88,9 +88,19 @@ func (d *decision) stopGroup(name string, allocs []*fleet.Alloc) {
 	}
 	for _, s := range d.slots(allocs) {
 		for _, m := range s.members {
+			if d.in.Job.Stopped() && m.endedByItself() {
+				d.remain(m, "it has ended, and "+reason)
+				continue
+			}
 			d.drop(m, reason)
 		}
 	}
+}
+
+// endedByItself reports whether an allocation that the hub wanted to run has ended: when its
+// job stops, that is left as it is.
+func (m *member) endedByItself() bool {
+	return !m.a.ServerTerminal() && m.a.ClientTerminal() && m.kind != frozen && m.kind != ended
 }
 
 // group decides for one group of the job.

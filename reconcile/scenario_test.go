@@ -210,6 +210,9 @@ func (s *script) job(args []string) error {
 		return err
 	}
 	job.SpecHash = string(spec)
+	if s.w.job.Stopped() && !job.Stop {
+		s.w.startAfresh()
+	}
 	s.w.job = job
 	s.versions[job.Version] = job
 	return nil

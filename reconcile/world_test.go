@@ -192,6 +192,16 @@ func (w *world) place(p reconcile.Placement) bool {
 	return true
 }
 
+// startAfresh marks what had ended of a job as stopped when it is registered again, as the
+// state does.
+func (w *world) startAfresh() {
+	for id, a := range w.allocs {
+		if a.ClientTerminal() && !a.ServerTerminal() {
+			w.edit(id, func(a *fleet.Alloc) { a.DesiredStatus = fleet.DesiredStop })
+		}
+	}
+}
+
 // promote makes the canaries of the deployment what they stand for.
 func (w *world) promote() {
 	d := w.deployment.Copy()

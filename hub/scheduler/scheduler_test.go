@@ -623,3 +623,42 @@ func TestFailedWithoutRoom(t *testing.T) {
 		t.Errorf("its tracker: %+v", tr)
 	}
 }
+
+// TestStopLeavesWhatEnded stops jobs of which something has ended by itself: that gets no new
+// desired status. Registered again, the job starts afresh, whatever its policy says of that.
+func TestStopLeavesWhatEnded(t *testing.T) {
+	for _, tc := range []struct{ jobType, status string }{
+		{fleet.JobTypeService, fleet.ClientFailed}, {fleet.JobTypeBatch, fleet.ClientComplete}, {fleet.JobTypeBatch, fleet.ClientFailed},
+	} {
+		for _, purge := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, %s, purge %v", tc.jobType, tc.status, purge), func(t *testing.T) {
+				c := newCluster(t)
+				c.nodes(1)
+				spec := func() *fleet.Job {
+					return job(2, func(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = tc.jobType, &fleet.ReschedulePolicy{} })
+				}
+				c.register(spec())
+				ended, running := c.alive()[0], c.alive()[1]
+				c.report(ended, tc.status)
+				c.report(running, fleet.ClientRunning)
+				c.settle()
+				stop := &fleet.Evaluation{ID: fleet.EvalID(c.newID()), Status: fleet.EvalPending, TriggeredBy: fleet.TriggerJobDeregister}
+				c.apply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "web", Purge: purge, Eval: stop, Now: c.now.UnixNano()})
+				c.settle()
+				ended, _ = c.store.View().Alloc(ended.ID)
+				running, _ = c.store.View().Alloc(running.ID)
+				if ended.DesiredStatus != fleet.DesiredRun || running.DesiredStatus != fleet.DesiredStop {
+					t.Errorf("what had ended is to %s, what runs is to %s", ended.DesiredStatus, running.DesiredStatus)
+				}
+				c.report(running, fleet.ClientComplete)
+				if e := c.pending(); e != nil {
+					t.Errorf("an evaluation is left: %+v", e)
+				}
+				c.register(spec())
+				if got := names(c.alive()); got != "web.web[0] web.web[1]" {
+					t.Errorf("registered again: %s", got)
+				}
+			})
+		}
+	}
+}

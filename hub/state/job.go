@@ -38,6 +38,7 @@ func (t *tx) jobRegister(c JobRegister) Result {
 	if row == nil || row.job.Stop || row.job.SpecHash != hash {
 		if row == nil || row.job.Stop {
 			t.unhurry(c.Job.Namespace, c.Job.ID, c.Now)
+			t.startAfresh(c.Job.Namespace, c.Job.ID, c.Now)
 		}
 		row = t.jobVersion(c, row, hash)
 		t.jobs.put(k, row)
@@ -155,6 +156,19 @@ func (t *tx) unhurry(ns string, id fleet.JobID, now int64) {
 	for _, id := range t.jobRoster(ns, id).allocs {
 		if a := t.alloc(id); a.DesiredTransition.NoShutdownDelay && !a.Terminal() && !a.DesiredTransition.Migrate {
 			t.changeAlloc(id, now, func(a *allocRow) { a.DesiredTransition.NoShutdownDelay = false })
+		}
+	}
+}
+
+// startAfresh marks what had ended of a job before it was stopped or purged as stopped: a
+// job that is registered again runs anew, and waits for none of that.
+func (t *tx) startAfresh(ns string, id fleet.JobID, now int64) {
+	for _, id := range t.jobRoster(ns, id).allocs {
+		if a := t.alloc(id); a.ClientTerminal() && !a.ServerTerminal() {
+			t.changeAlloc(id, now, func(a *allocRow) {
+				a.DesiredStatus, a.DesiredDescription = fleet.DesiredStop, "it had ended when the job was started again"
+				a.history.add(t.allocMark(a, fleet.DesiredStop, a.DesiredDescription, now))
+			})
 		}
 	}
 }
