@@ -24,18 +24,26 @@ func DispatchID(parent JobID, prefix string, at time.Time, unique string) JobID 
 	return JobID(fmt.Sprintf("%s%s%d-%s", DispatchPrefix(parent), prefix, at.Unix(), Short(unique)))
 }
 
-// Child returns the job that is made of this one: the same, to run now. What it is
-// given in addition the caller sets; what it shares with its parent must not be
-// changed.
+// Child returns the job that is launched for a time of this one: the same, to run now.
+// The caller sets what it is given in addition. What it shares with its parent must not
+// be changed.
 func (j *Job) Child(id JobID, now time.Time) *Job {
 	c := *j
 	c.ID, c.Name, c.ParentID = id, string(id), j.ID
 	c.Periodic = nil
 	c.Stop, c.Stable, c.Status, c.StatusDescription = false, false, "", ""
 	c.Version, c.CreateIndex, c.ModifyIndex, c.JobModifyIndex = 0, 0, 0, 0
-	c.VersionTag, c.SpecHash = nil, ""
+	c.VersionTag, c.SpecHash, c.DispatchIdempotencyToken = nil, "", ""
 	c.SubmitTime = now.UnixNano()
 	return &c
+}
+
+// DispatchedChild returns the job that is dispatched of this one. Where this one is periodic
+// the child is, too: it runs at its times, and not when it is dispatched.
+func (j *Job) DispatchedChild(id JobID, now time.Time) *Job {
+	c := j.Child(id, now)
+	c.Dispatched, c.Periodic = true, j.Periodic
+	return c
 }
 
 // Starts reports whether registering the job starts it: neither a periodic job does,

@@ -53,8 +53,8 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, err
 	}
 	now := a.cfg.Now()
-	child := job.Child(fleet.DispatchID(job.ID, req.IdPrefixTemplate, now, a.cfg.NewID()), now)
-	child.Dispatched, child.Payload, child.DispatchIdempotencyToken = true, req.Payload, r.URL.Query().Get("idempotency_token")
+	child := job.DispatchedChild(fleet.DispatchID(job.ID, req.IdPrefixTemplate, now, a.cfg.NewID()), now)
+	child.Payload, child.DispatchIdempotencyToken = req.Payload, r.URL.Query().Get("idempotency_token")
 	child.Meta = map[string]string{}
 	for _, m := range []map[string]string{job.Meta, req.Meta} {
 		for k, v := range m {
@@ -67,10 +67,11 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 	if err := append(child.Validate(), tooLarge(child)...).Err(); err != nil {
 		return nil, 0, err
 	}
-	res, err := a.apply(r.Context(), state.JobDispatch{
-		Namespace: job.Namespace, ID: job.ID, JobModifyIndex: job.JobModifyIndex, Child: child,
-		Eval: a.newEval(child, fleet.TriggerJobRegister, now.UnixNano()), Now: now.UnixNano(),
-	})
+	dispatch := state.JobDispatch{Namespace: job.Namespace, ID: job.ID, JobModifyIndex: job.JobModifyIndex, Child: child, Now: now.UnixNano()}
+	if child.Starts() {
+		dispatch.Eval = a.newEval(child, fleet.TriggerJobRegister, now.UnixNano())
+	}
+	res, err := a.apply(r.Context(), dispatch)
 	if err != nil {
 		return nil, res.Index, err
 	}

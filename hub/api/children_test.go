@@ -3,10 +3,12 @@ package api_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/fleet"
+	"skerry/hub/periodic"
 )
 
 func batchJob(id string) *nomad.Job {
@@ -64,6 +66,34 @@ func TestDispatch(t *testing.T) {
 	}
 	if _, _, err := c.Jobs().Dispatch("resize", image, []byte("x"), "", nil); err == nil || !strings.Contains(err.Error(), "stopped") {
 		t.Fatalf("a stopped job was dispatched: %v", err)
+	}
+}
+
+// TestDispatchOfAPeriodicJob: what is dispatched runs at its times.
+func TestDispatchOfAPeriodicJob(t *testing.T) {
+	h, _, c := mustServe(t)
+	job := batchJob("report")
+	cron := "0 3 * * *"
+	job.Periodic = &nomad.PeriodicConfig{Spec: &cron}
+	job.ParameterizedJob = &nomad.ParameterizedJobConfig{Payload: "optional"}
+	if _, _, err := c.Jobs().Register(job, nil); err != nil {
+		t.Fatal(err)
+	}
+	res, _, err := c.Jobs().Dispatch("report", nil, []byte("hello"), "", &nomad.WriteOptions{IdempotencyToken: "once"})
+	if err != nil || res.EvalID != "" {
+		t.Fatalf("dispatching it made evaluation %q, %v", res.EvalID, err)
+	}
+	child, _ := h.store.View().Job("default", fleet.JobID(res.DispatchedJobID))
+	if !child.IsPeriodic() || child.IsParameterized() || child.Status != fleet.JobStatusRunning {
+		t.Fatalf("the child is %+v", child)
+	}
+	due, _ := periodic.Due(h.store.View(), time.Now().Add(25*time.Hour))
+	if len(due) != 1 || due[0].Job.ID != child.ID {
+		t.Fatalf("due a day later: %+v", due)
+	}
+	launched, _ := periodic.Child(due[0].Job, due[0].Time, due[0].Time, "e")
+	if !launched.Starts() || string(launched.Payload) != "hello" || launched.ParentID != child.ID || launched.DispatchIdempotencyToken != "" {
+		t.Fatalf("launched is %+v", launched)
 	}
 }
 
