@@ -15,7 +15,8 @@ var unsupported = []struct {
 	hint  string
 	paths []string // of fields, without indexes
 }{
-	{"migrate of ephemeral_disk", "write migrate = false: data stays on the edge that has it; with sticky = true its replacement is placed there", []string{"TaskGroups.EphemeralDisk.Migrate"}},
+	{"sticky of ephemeral_disk", "leave it out: a new allocation begins with empty folders; keep data that has to stay at a path on the edge", []string{"TaskGroups.EphemeralDisk.Sticky"}},
+	{"migrate of ephemeral_disk", "leave it out: nothing moves data between edges; keep data that has to stay at a path on the edge", []string{"TaskGroups.EphemeralDisk.Migrate"}},
 	{"network block of a task", "move it into the group: a group's ports are those of all its tasks", []string{"TaskGroups.Tasks.Resources.Networks"}},
 	{"network mode other than host", "write mode = \"host\", or leave the mode out: tasks have the edge's own network", []string{"TaskGroups.Networks.Mode"}},
 	{"dns block", "leave it out: tasks resolve names as their edge does", []string{"TaskGroups.Networks.DNS"}},
