@@ -132,9 +132,18 @@ func TestHubSessionUnderAnyOrder(t *testing.T) {
 			}
 		}
 	})
-	if taken < 20 {
+	if taken < leastDrawn() {
 		t.Error("hardly a session came far enough to mean anything")
 	}
+}
+
+// leastDrawn is how often a property must have come to its point: rapid draws a fifth as many
+// cases where tests are short.
+func leastDrawn() int {
+	if testing.Short() {
+		return 4
+	}
+	return 20
 }
 
 // Whatever a hub sends, an edge's session sends no Updates before it has heard an
@@ -181,7 +190,7 @@ func TestEdgeSessionUnderAnyOrder(t *testing.T) {
 			}
 		}
 	})
-	if sent < 20 {
+	if sent < leastDrawn() {
 		t.Error("hardly a session came far enough to mean anything")
 	}
 }
