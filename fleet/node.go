@@ -90,6 +90,9 @@ type Node struct {
 	// Newcomer is another agent process with this node's identity that waits until it is
 	// known whether the session on Hub is over; nil: none did since that session began.
 	Newcomer *FencedSession `json:",omitempty"`
+	// SessionOver says that the newest session has surely ended: the hub that had it, and led,
+	// decided that its deadline had passed.
+	SessionOver bool `json:",omitempty"`
 	// Readmit says that an operator lets the edge go on with a journal that is an older
 	// copy, or a fork; it ends with the session that does, or with rows that follow.
 	Readmit bool `json:",omitempty"`

@@ -295,6 +295,7 @@ func (h *Hub) openMembers() error {
 
 func (h *Hub) openEdges() error {
 	h.liveness = liveness.New(liveness.Config{
+		Hub:    h.id(),
 		Policy: liveness.Policy{MinTTL: h.cfg.Heartbeat.MinTTL, Grace: h.cfg.Heartbeat.Grace, MaxRate: h.cfg.Heartbeat.MaxRate},
 		State:  h.store, Apply: leading{h.node}, Forward: h.forwardBeats,
 		Hubs: func() int { return len(h.store.View().Hubs()) },

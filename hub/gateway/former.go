@@ -54,6 +54,9 @@ func (s *session) askFormer(ctx context.Context, node *fleet.Node) finding {
 		return finding{}
 	}
 	f := finding{checked: node.Epoch}
+	if node.SessionOver {
+		return f
+	}
 	if node.Hub == s.gw.cfg.Hub {
 		f.alive = s.gw.Probe(ctx, s.node)
 		return f

@@ -161,3 +161,15 @@ func TestFormerSessionChangesMeanwhile(t *testing.T) {
 		t.Errorf("node has a session of %s, epoch %d; want agent-2's of epoch 2", n.Instance, n.Epoch)
 	}
 }
+
+// TestSessionThatItsLeaderEnded opens a session of a restarted agent: the hub that had the former
+// one led, decided that its deadline had passed, and then died. Nobody has to be asked.
+func TestSessionThatItsLeaderEnded(t *testing.T) {
+	t.Parallel()
+	h := formerly(t, func() (gateway.Former, error) { return gateway.Former{}, errors.New("no way there") })
+	h.mustApply(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: node1, Epoch: h.mustNode(node1).Epoch, SessionOver: true}}, Now: time.Now().UnixNano()})
+	h.mustDial(t, node1).open(2, "agent-2")
+	if n := h.mustNode(node1); n.Instance != "agent-2" || n.SessionOver {
+		t.Errorf("node %+v, want the session of agent-2", n)
+	}
+}

@@ -102,6 +102,7 @@ func (l *Liveness) arm(due *time.Timer, last time.Time) {
 // expire commits what is due at now, and reports whether there was anything. What
 // could not be committed is due again soon.
 func (l *Liveness) expire(ctx context.Context, now time.Time) bool {
+	view := l.cfg.State.View()
 	l.mu.Lock()
 	over := l.deadlines.take(now, maxMissed)
 	missed := make([]state.NodeMissed, len(over))
@@ -111,6 +112,9 @@ func (l *Liveness) expire(ctx context.Context, now time.Time) bool {
 			heard = l.began // it was in touch with another leader, before that
 		}
 		missed[i] = state.NodeMissed{NodeID: d.node, Epoch: d.epoch, Reason: "missed its heartbeat deadline", LastHeard: heard.UnixNano()}
+		if n, ok := view.Node(d.node); ok {
+			missed[i].SessionOver = n.Epoch == d.epoch && n.Hub == l.cfg.Hub
+		}
 	}
 	l.mu.Unlock()
 	if len(over) == 0 {

@@ -33,6 +33,7 @@ const (
 
 // Config of a Liveness. All but Log and the durations are required.
 type Config struct {
+	Hub    fleet.HubID // this hub
 	Policy Policy
 	State  State
 	Apply  Applier

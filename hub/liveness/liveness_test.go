@@ -426,3 +426,25 @@ func TestFollowersForwardInBatches(t *testing.T) {
 		}
 	})
 }
+
+// TestSessionOverWhereItsHubLeads has a node miss its deadline: only a session that the leader
+// had itself is surely over.
+func TestSessionOverWhereItsHubLeads(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			c.mustConnect("n", "")
+			before, _ := c.View().Node("n")
+			leader := before.Hub
+			if !leads {
+				leader = "another"
+			}
+			l := liveness.New(liveness.Config{Hub: leader, Policy: policy, State: c, Apply: c, Hubs: func() int { return 1 }})
+			defer background(t, l.Lead)()
+			time.Sleep(time.Minute)
+			if n, _ := c.View().Node("n"); n.Status == fleet.NodeReady || n.SessionOver != leads {
+				t.Errorf("its hub leads %t: the node is %s, its session over %t", leads, n.Status, n.SessionOver)
+			}
+		})
+	}
+}

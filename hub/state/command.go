@@ -127,6 +127,8 @@ type NodeMissed struct {
 	Reason string
 	// LastHeard is when the node was last heard of (UnixNano); 0: not known.
 	LastHeard int64 `cbor:",omitempty"`
+	// SessionOver says that the leader that decides this had the session itself, and ends it.
+	SessionOver bool `cbor:",omitempty"`
 }
 
 // AllocUpdates applies journal rows of several nodes, each batch under its

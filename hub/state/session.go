@@ -45,7 +45,7 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 	n.Session, n.Instance, n.BootID = c.Session, c.Instance, c.BootID
 	n.Hub, n.JournalHead, n.DisconnectedAt = c.Hub, c.Head, 0
 	n.Orphans = nil // the edge lists what it still holds in every session
-	n.Newcomer = nil
+	n.Newcomer, n.SessionOver = nil, false
 	n.Readmit = n.Readmit && c.Lost == ""
 	if c.Lost != "" {
 		n.JournalHead = n.Applied + 1 // the row that says what is lost is to come at least
@@ -148,6 +148,7 @@ func (t *tx) missed(m NodeMissed, w *wake) bool {
 	if lives {
 		status = fleet.NodeDisconnected
 	}
+	n.SessionOver = n.SessionOver || m.SessionOver
 	said := mark{Event: string(status), Message: m.Reason, Node: n.ID, Time: w.now}
 	if n.DisconnectedAt == 0 {
 		n.DisconnectedAt = lastContact(&n.Node, m.LastHeard, w.now)
