@@ -74,6 +74,11 @@ func undelivered(picture check.Picture) string {
 				return fmt.Sprintf("%s: evaluation %s (%s) is pending", h.Name, fleet.Short(e.ID), e.TriggeredBy)
 			}
 		}
+		for _, n := range h.Nodes { // a node that was back before its deadline stays ready meanwhile
+			if n.Applied < n.JournalHead {
+				return fmt.Sprintf("%s: row %d of node %s is not in, it announced %d", h.Name, n.Applied+1, n.Name, n.JournalHead)
+			}
+		}
 	}
 	// What is delivered and running is a matter of time until the bound is over.
 	if vs := check.Quiet(picture); len(vs) > 0 {

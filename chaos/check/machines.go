@@ -35,7 +35,7 @@ type machine struct {
 	// of that; certain is false before the first.
 	surely, surelyOn time.Duration
 	certain          bool
-	silences         []silence // of the last minute, that are over
+	silences         []silence // of the last minutes, that are over
 	kills            int       // unclean ends of its agent since the last beat
 
 	// damaged says that its journal lost what it held, and no hub has told it again
@@ -48,8 +48,8 @@ type machine struct {
 type silence struct{ lasted, broken time.Duration }
 
 // keptSilences is for how long a silence that is over is remembered: longer than
-// any task takes to be stopped.
-const keptSilences = time.Minute
+// any task takes to be stopped, also one with the longest kill_timeout that is drawn (3 min).
+const keptSilences = 4 * time.Minute
 
 // taskTruth is a task as it really is.
 type taskTruth struct {

@@ -140,7 +140,7 @@ func describe(t fleet.Transition) string {
 
 // undisturbed checks invariant 3: between losing the link and having it back an
 // edge killed nothing, but what a person on site or the hub had told it to, or what
-// has a stop_on_client_after. A hub's word may be carried out when the link has just
+// has a stop_on_client_after or a max_run_duration. A hub's word may be carried out when the link has just
 // gone. Of an allocation that the hub has no record of (it was put back, or let go of
 // it) it cannot say what it wanted: a Monitor judges that by what it saw at the time.
 func undisturbed(h Hub, e Edge) []Violation {
@@ -148,7 +148,8 @@ func undisturbed(h Hub, e Edge) []Violation {
 	bounded, known := map[fleet.AllocID]bool{}, map[fleet.AllocID]bool{}
 	for i := range h.Allocs {
 		known[h.Allocs[i].ID] = true
-		if g := h.Allocs[i].Group(); g != nil && g.Disconnect != nil && g.Disconnect.StopOnClientAfter != nil {
+		if g := h.Allocs[i].Group(); g != nil &&
+			(g.MaxRunDuration != nil || g.Disconnect != nil && g.Disconnect.StopOnClientAfter != nil) {
 			bounded[h.Allocs[i].ID] = true
 		}
 	}
