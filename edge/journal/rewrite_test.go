@@ -174,3 +174,24 @@ func TestReserveIsGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// TestDurableRowsAreNotRefused has the disk run full behind a commit: the rows are durable, and
+// whoever wrote them must not write them again.
+func TestDurableRowsAreNotRefused(t *testing.T) {
+	cfg := newMachine().config(dbPath(t))
+	full := false
+	cfg.Step = func(label string) error {
+		if full && label == journal.StepAfterCommit {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	j := mustOpen(t, cfg)
+	defer mustClose(t, j)
+	full = true
+	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "a row"})
+	full = false
+	if rows := mustReadAll(t, j); len(rows) != 1 {
+		t.Errorf("%d rows, want one", len(rows))
+	}
+}

@@ -188,6 +188,9 @@ func (w *writer) commit(writes []*op) {
 	for isFull(err) && !w.committed && len(taken) > 0 && j.cfg.MakeRoom() {
 		taken, err = w.try(taken)
 	}
+	if isFull(err) && w.committed {
+		err = nil // the rows are durable: who hears of a failure writes them again
+	}
 	if err != nil {
 		err = fmt.Errorf("write to the journal: %w", diskError(err))
 	}
