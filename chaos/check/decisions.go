@@ -288,11 +288,12 @@ func states(a *fleet.Alloc) string {
 	return strings.Join(parts, ", ")
 }
 
-// givenUp judges that an allocation's window was over.
+// givenUp judges that an allocation's window was over. One that was told to stop has none: it is
+// lost with its node.
 func (t *decisions) givenUp(s *scene, a *fleet.Alloc, c *conclusion) {
 	s.reach(BranchLostAfterWindow)
 	f := s.fleet.allocs[a.ID]
-	if f == nil || f.group == nil || f.group.Disconnect == nil || f.group.Disconnect.LostAfter == nil {
+	if a.ServerTerminal() || f == nil || f.group == nil || f.group.Disconnect == nil || f.group.Disconnect.LostAfter == nil {
 		return
 	}
 	s.judge(TrustedTime)
