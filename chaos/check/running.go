@@ -69,10 +69,10 @@ func (t *running) again(s *scene, m *machine, f *allocFact, o *Task) {
 }
 
 // beside judges the start of a replacement for what is away: what it replaces, and has stop_on_client_after,
-// has ended.
+// has ended. A drain and an operator win over the absence: what they ask for is replaced at once.
 func (t *running) beside(s *scene, m *machine, f *allocFact) {
 	old := s.fleet.allocs[f.alloc.PreviousAllocation]
-	if old == nil || old.stale || s.weather.rewound() {
+	if old == nil || old.stale || s.weather.rewound() || old.alloc.DesiredTransition.Migrate {
 		return
 	}
 	if c := old.alloc.ClientStatus; c != fleet.ClientUnknown && c != fleet.ClientLost {
