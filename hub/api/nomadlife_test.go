@@ -139,7 +139,30 @@ func mustDevCluster(tb testing.TB) *devCluster {
 	if c.Client, err = nomad.NewClient(&nomad.Config{Address: c.addr, HttpClient: &http.Client{Transport: c.said}}); err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(c.stopAllJobs) // tasks outlive the edge that started them
 	return c
+}
+
+// stopAllJobs stops every job and waits until no task runs.
+func (c *devCluster) stopAllJobs() {
+	jobs, _, err := c.Jobs().List(nil)
+	if err != nil {
+		c.tb.Errorf("list the jobs to stop: %v", err)
+	}
+	for _, j := range jobs {
+		if _, _, err := c.Jobs().DeregisterOpts(j.ID, &nomad.DeregisterOptions{NoShutdownDelay: true}, nil); err != nil {
+			c.tb.Errorf("stop job %s: %v", j.ID, err)
+		}
+	}
+	c.until("no task runs", func() string {
+		allocs, _, err := c.Allocations().List(nil)
+		for _, a := range allocs {
+			if a.ClientStatus == nomad.AllocClientStatusRunning || a.ClientStatus == nomad.AllocClientStatusPending {
+				return a.Name + " is " + a.ClientStatus
+			}
+		}
+		return missingOf(0, 0, err)
+	})
 }
 
 // runUntilEnd runs a daemon until the test ends.
