@@ -58,3 +58,11 @@ func Plant(b Bug) (restore func()) {
 // Reached is how often the planted bug's place was passed: where it never was, a
 // run says nothing about the checkers.
 func Reached() uint64 { return reached.Load() }
+
+// Environ is what a child process needs to have the same bug.
+func Environ() []string {
+	if now := active.Load(); now != nil {
+		return []string{Environment + "=" + string(*now)}
+	}
+	return nil
+}

@@ -19,6 +19,9 @@ func TestPlant(t *testing.T) {
 	if !planted.On(planted.ApplyTwice) || planted.On(planted.StaleRead) || planted.Reached() != 1 {
 		t.Errorf("the bug that is planted is not the one that is on, or was reached %d times", planted.Reached())
 	}
+	if got := planted.Environ(); len(got) != 1 || got[0] != planted.Environment+"="+string(planted.ApplyTwice) {
+		t.Errorf("a child process is given %q", got)
+	}
 	inner := planted.Plant(planted.StaleRead)
 	if planted.On(planted.ApplyTwice) || !planted.On(planted.StaleRead) {
 		t.Error("two bugs are planted, or the older one")

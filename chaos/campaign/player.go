@@ -13,6 +13,7 @@ import (
 	"skerry/chaos/check"
 	"skerry/chaos/deterministic"
 	"skerry/chaos/history"
+	"skerry/planted"
 )
 
 // player plays one schedule in a process of its own.
@@ -84,7 +85,7 @@ func (p player) process(ctx context.Context, data string) error {
 		return fmt.Errorf("keep its output: %w", err)
 	}
 	err = deterministic.Run(ctx, deterministic.Command{
-		Path: p.c.Program[0], Args: p.c.Program, Env: deterministic.Environ(),
+		Path: p.c.Program[0], Args: p.c.Program, Env: append(deterministic.Environ(), planted.Environ()...),
 		Input: job, Output: out, Seed: p.s.Schedule.Seed,
 	})
 	if ctx.Err() != nil {
