@@ -1,11 +1,12 @@
 package mutate
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,8 +20,11 @@ func Find(root string, packages []string) ([]Mutant, error) {
 	var all []Mutant
 	for _, folder := range packages {
 		paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))
-		if err != nil || len(paths) == 0 {
-			return nil, fmt.Errorf("find the source of %s: %d files, %v", folder, len(paths), err)
+		if err != nil {
+			return nil, fmt.Errorf("find the source of %s: %w", folder, err)
+		}
+		if len(paths) == 0 {
+			return nil, fmt.Errorf("find the source of %s: the folder has no Go file", folder)
 		}
 		for _, path := range paths {
 			if strings.HasSuffix(path, "_test.go") {
@@ -41,18 +45,28 @@ func Find(root string, packages []string) ([]Mutant, error) {
 }
 
 // Draw draws count mutants: the packages take turns, so that small ones have their share.
+// Which ones these are depends on the seed and on the mutants' keys alone, so that a change
+// of the source leaves most of a sample as it was.
 func Draw(all []Mutant, seed uint64, count int) []Mutant {
-	rng := rand.New(rand.NewPCG(seed, 0x6d757461))
 	var packages []string
 	of := map[string][]Mutant{}
-	for _, i := range rng.Perm(len(all)) {
-		m := all[i]
+	for _, m := range all {
 		if of[m.Package()] == nil {
 			packages = append(packages, m.Package())
 		}
 		of[m.Package()] = append(of[m.Package()], m)
 	}
 	slices.Sort(packages)
+	for _, mutants := range of {
+		lot := map[string][sha256.Size]byte{}
+		for _, m := range mutants {
+			lot[m.Key()] = sha256.Sum256(fmt.Appendf(nil, "%d %s", seed, m.Key()))
+		}
+		slices.SortStableFunc(mutants, func(a, b Mutant) int {
+			x, y := lot[a.Key()], lot[b.Key()]
+			return bytes.Compare(x[:], y[:])
+		})
+	}
 	var drawn []Mutant
 	for n := 0; len(drawn) < min(count, len(all)); n++ {
 		p := packages[n%len(packages)]

@@ -82,14 +82,25 @@ func TestFindAndDraw(t *testing.T) {
 		t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	drawn := mutate.Draw(all, 1, 6)
-	again := mutate.Draw(all, 1, 6)
+	moved := slices.Clone(all) // by a line above, and by a function that is there no more
+	for i := range moved {
+		moved[i].Line++
+	}
+	again, other := mutate.Draw(moved[1:], 1, 6), mutate.Draw(all, 2, 6)
+	same := 0
 	for i, m := range drawn {
-		if m.ID != again[i].ID {
-			t.Errorf("mutant %d is another one when it is drawn again", i)
+		if m.Key() == other[i].Key() {
+			same++
+		}
+		if !slices.ContainsFunc(again, func(a mutate.Mutant) bool { return a.Key() == m.Key() }) && m.Key() != all[0].Key() {
+			t.Errorf("mutant %d is not drawn again when the source has changed elsewhere", i)
 		}
 		if want := []string{"one", "two"}[i%2]; m.Package() != want {
 			t.Errorf("mutant %d is of %s: packages take turns", i, m.Package())
 		}
+	}
+	if same == len(drawn) {
+		t.Error("another seed draws the same")
 	}
 }
 

@@ -22,7 +22,8 @@ const (
 	KilledByUsers   = "killed: users"    // by those of packages that import it
 	KilledByChaos   = "killed: campaign" // by a campaign in virtual time
 	Survived        = "survived"
-	SurvivedUnit    = "survived unit" // and no campaign was asked
+	SurvivedUnit    = "survived unit"    // and no campaign was asked
+	SurvivedPackage = "survived package" // and nobody else was asked
 	equivalentsFile = "equivalent.txt"
 )
 
@@ -33,6 +34,7 @@ type Config struct {
 	Results  string // file of JSON lines; a mutant that is in it is not run again
 	Mutants  []Mutant
 	Unit     time.Duration // that the tests of a package may take
+	Own      bool          // ask the tests of the mutant's package alone
 	Campaign time.Duration // 0: none
 	Seed     uint64        // of the campaign
 	Out      io.Writer
@@ -62,7 +64,7 @@ func (c Config) Run(ctx context.Context) ([]Result, error) {
 	var all []Result
 	for i, m := range c.Mutants {
 		at := slices.IndexFunc(known, func(r Result) bool {
-			return r.ID == m.ID && (r.Outcome != SurvivedUnit || c.Campaign == 0)
+			return r.ID == m.ID && c.isFinal(r.Outcome)
 		})
 		if at >= 0 {
 			all = append(all, known[at])
@@ -84,6 +86,17 @@ func (c Config) Run(ctx context.Context) ([]Result, error) {
 	return all, nil
 }
 
+// isFinal reports whether this run would ask nobody whom an earlier one did not.
+func (c Config) isFinal(outcome string) bool {
+	switch outcome {
+	case SurvivedPackage:
+		return c.Own
+	case SurvivedUnit:
+		return c.Own || c.Campaign == 0
+	}
+	return true
+}
+
 // one plays one mutant.
 func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, err error) {
 	began := time.Now()
@@ -97,6 +110,9 @@ func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, er
 		r.Outcome, r.By = Invalid, firstLine(said)
 		return r, nil
 	}
+	if c.Own {
+		users = nil
+	}
 	for _, stage := range []struct {
 		outcome  string
 		packages []string
@@ -108,8 +124,12 @@ func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, er
 			}
 		}
 	}
-	r.Outcome = SurvivedUnit
-	if c.Campaign == 0 {
+	switch {
+	case c.Own:
+		r.Outcome = SurvivedPackage
+		return r, nil
+	case c.Campaign == 0:
+		r.Outcome = SurvivedUnit
 		return r, nil
 	}
 	r.Outcome = Survived

@@ -33,7 +33,7 @@ func ReadEquivalent(folder string) (map[string]string, error) {
 // WriteTable writes what became of the mutants, as Markdown: how many of each package
 // were noticed and by what, then each one.
 func WriteTable(w io.Writer, all []Result, equivalent map[string]string) error {
-	outcomes := []string{KilledByUnit, KilledByUsers, KilledByChaos, Survived, SurvivedUnit}
+	outcomes := []string{KilledByUnit, KilledByUsers, KilledByChaos, Survived, SurvivedUnit, SurvivedPackage}
 	of := map[string]map[string]int{}
 	valid, killed := 0, 0
 	for _, r := range all {

@@ -59,7 +59,9 @@ Results are kept in --results: the same command goes on where it ended.`,
 	f.StringVar(&m.table, "table", "", "file for a table of the results (default: standard output)")
 	f.StringVar(&m.cfg.Work, "work", "dist/mutate", "folder for overlays and programs")
 	f.DurationVar(&m.cfg.Unit, "unit", 2*time.Minute, "how long the tests of a package may take")
+	f.BoolVar(&m.cfg.Own, "own", false, "run the tests of each mutant's own package alone: a quick first look; the same command without it goes on")
 	f.DurationVar(&m.cfg.Campaign, "campaign", 0, "how long to look in virtual time for what the tests did not notice (default: not at all)")
+	c.MarkFlagsMutuallyExclusive("own", "campaign")
 	f.Uint64Var(&m.cfg.Seed, "campaign-seed", 1, "the first seed of the campaign")
 	return c
 }
