@@ -158,9 +158,9 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("cache the log: %w", err)
 	}
-	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	trans := newCoveredSnapshots(raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream: n.layer, MaxPool: streamsPerPeer, Timeout: rpcTimeout, Logger: n.raftLog,
-	})
+	}))
 	r, err := raft.NewRaft(n.raftConfig(), n.machine, recent, d.log, d.snapshots, trans)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft in %s: %w", n.cfg.Dir, err), trans.Close())
@@ -180,6 +180,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	n.log.Info("consensus is open", "hub", n.cfg.ID, "last_index", r.LastIndex(), "term", r.CurrentTerm())
 
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return trans.serve(ctx, trans.NetworkTransport.Consumer(), r.CurrentTerm, recent) })
 	g.Go(func() error { return n.followLeadership(ctx, r) })
 	g.Go(func() error { return n.observe(ctx, observed) })
 	g.Go(func() error { return n.compact(ctx, r, d) })
@@ -210,7 +211,7 @@ func (n *Node) fail(err error) {
 // its silence to be noticed. Calls in progress end, too: raft answers none of
 // them afterwards. They do end: what is committed is applied, and a leader without
 // a majority steps down by its lease.
-func (n *Node) stop(r *raft.Raft, trans *raft.NetworkTransport) error {
+func (n *Node) stop(r *raft.Raft, trans *coveredSnapshots) error {
 	if r.State() == raft.Leader {
 		if err := r.LeadershipTransfer().Error(); err != nil {
 			n.log.Debug("nobody takes the lead", "error", err)

@@ -4,8 +4,8 @@
 // a command that is given to a follower on to the leader. hub.Open makes it;
 // the API, the gateway, the planner and the workers apply commands through it.
 //
-// Run starts raft's goroutines and three of its own (who leads, when to take a
-// snapshot, what raft observes), and returns when the hub must stop: a committed
+// Run starts raft's goroutines and four of its own (who leads, when to take a
+// snapshot, what raft observes, requests of other hubs on their way to raft), and returns when the hub must stop: a committed
 // command that cannot be applied is one reason, a log that cannot be written
 // another. An Apply on the leader runs a goroutine until raft has answered.
 //

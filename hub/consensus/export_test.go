@@ -1,8 +1,10 @@
 package consensus
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -56,4 +58,20 @@ func (n *Node) AloneWaits() bool {
 		return false
 	}
 	return true
+}
+
+// ServeRequests has a transport take requests, until the test ends, and returns what is left
+// for raft.
+func ServeRequests(tb testing.TB, requests <-chan raft.RPC, term func() uint64, log raft.LogStore) <-chan raft.RPC {
+	t := newCoveredSnapshots(nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- t.serve(ctx, requests, term, log) }()
+	tb.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			tb.Error(err)
+		}
+	})
+	return t.Consumer()
 }
