@@ -60,8 +60,8 @@ func EncodeMessage(m Message) ([]byte, error) {
 	if err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "encode %s: %v", m.FrameType(), err)
 	}
-	if len(b) > MaxFrame {
-		return nil, fleet.Errorf(fleet.CodeFrameTooLarge, "encode %s: %d bytes, at most %d are allowed", m.FrameType(), len(b), MaxFrame)
+	if limit := m.FrameType().maxBody(); len(b) > limit {
+		return nil, fleet.Errorf(fleet.CodeFrameTooLarge, "encode %s: %d bytes, at most %d are allowed", m.FrameType(), len(b), limit)
 	}
 	return b, nil
 }
@@ -71,7 +71,7 @@ func EncodeMessage(m Message) ([]byte, error) {
 // nothing of body, and allocates no more than a small multiple of its length.
 // Errors are *fleet.Error with CodeFrameBad or CodeFrameTooLarge.
 func DecodeMessage(t FrameType, body []byte) (Message, error) {
-	if len(body) > MaxFrame {
+	if len(body) > t.maxBody() {
 		return nil, tooLarge(t, uint64(len(body)))
 	}
 	decode, ok := decoders[t]
@@ -110,6 +110,7 @@ var decoders = map[FrameType]func([]byte) (Message, error){
 	FrameResync:       decodeAs[Resync],
 	FrameExecInput:    decodeAs[ExecInput],
 	FrameExecOutput:   decodeAs[ExecOutput],
+	FrameLogPiece:     decodeAs[LogPiece],
 }
 
 func decodeAs[M Message](body []byte) (Message, error) {
@@ -141,5 +142,14 @@ func DecodeJob(b []byte) (*fleet.Job, error) {
 }
 
 func tooLarge(t FrameType, n uint64) *fleet.Error {
-	return fleet.Errorf(fleet.CodeFrameTooLarge, "read %s: a body of %d bytes, at most %d are allowed", t, n, MaxFrame)
+	return fleet.Errorf(fleet.CodeFrameTooLarge, "read %s: a body of %d bytes, at most %d are allowed", t, n, t.maxBody())
+}
+
+// maxBody is how long the body of such a frame may be. Each description in a heartbeat is
+// committed by the cluster.
+func (t FrameType) maxBody() int {
+	if t == FrameHeartbeat {
+		return MaxHeartbeat
+	}
+	return MaxFrame
 }

@@ -126,6 +126,7 @@ func samples() map[string]syncproto.Message {
 		"exec-output":     syncproto.ExecOutput{Stdout: []byte("a"), Stderr: []byte("b")},
 		"exec-exit":       syncproto.ExecOutput{Exited: true, Code: 130, Error: fleet.Errorf(fleet.CodeConflict, "the task has ended")},
 		"request":         syncproto.Request{Kind: syncproto.RequestLogs, Alloc: allocA, Task: "t", Stream: "stdout", Offset: 5, Origin: "end", Follow: true},
+		"log-piece":       syncproto.LogPiece{File: 7, Offset: 4096, Data: []byte("a line\n")},
 		"reply":           syncproto.Reply{Error: fleet.Errorf(fleet.CodeNotFound, "no such task").WithHint("look again")},
 		"enroll":          syncproto.Enroll{TokenID: "t", Secret: "s", Role: syncproto.RoleEdge, Name: "n", ID: string(nodeA), CSR: []byte{1}},
 		"enrolled-hub": syncproto.Enrolled{
@@ -150,7 +151,7 @@ func TestEveryFieldIsSetInASampleOfItsType(t *testing.T) {
 			set[m.FrameType()][name] = set[m.FrameType()][name] || !v.Field(i).IsZero()
 		}
 	}
-	for ft := syncproto.FrameHello; ft <= syncproto.FrameExecOutput; ft++ {
+	for ft := syncproto.FrameHello; ft <= syncproto.FrameLogPiece; ft++ {
 		if len(set[ft]) == 0 {
 			t.Errorf("no sample of %s", ft)
 		}
@@ -285,6 +286,16 @@ func TestRefusedBodies(t *testing.T) {
 		if fleet.CodeOf(err) != fleet.CodeFrameBad {
 			t.Errorf("%s: %#v, %v; want %s", name, m, err, fleet.CodeFrameBad)
 		}
+	}
+	if _, err := syncproto.DecodeMessage(syncproto.FrameHeartbeat, make([]byte, syncproto.MaxHeartbeat+1)); fleet.CodeOf(err) != fleet.CodeFrameTooLarge {
+		t.Errorf("decode a heartbeat that is too large: %v", err)
+	}
+	long := syncproto.Heartbeat{Node: &fleet.Node{Meta: map[string]string{}}}
+	for i := range syncproto.MaxHeartbeat / syncproto.MaxNodeText {
+		long.Node.Meta[fmt.Sprint(i)] = strings.Repeat("x", syncproto.MaxNodeText)
+	}
+	if _, err := syncproto.EncodeMessage(long); fleet.CodeOf(err) != fleet.CodeFrameTooLarge {
+		t.Errorf("encode a heartbeat that is too large: %v", err)
 	}
 	if _, err := syncproto.DecodeMessage(syncproto.FrameUpdates, make([]byte, syncproto.MaxFrame+1)); fleet.CodeOf(err) != fleet.CodeFrameTooLarge {
 		t.Errorf("a body over the bound: %v", err)

@@ -75,19 +75,19 @@ func (r *Reader) Rest() io.Reader { return r.r }
 // length reads a varint in its shortest form.
 func (r *Reader) length(t FrameType) (int, error) {
 	var n uint64
-	for shift := 0; shift < 21; shift += 7 {
+	for i := range 3 {
 		b, err := r.r.ReadByte()
 		if err != nil {
 			return 0, truncated(t, err)
 		}
-		n |= uint64(b&0x7f) << shift
+		n |= uint64(b&0x7f) << (7 * i)
 		if b&0x80 != 0 {
 			continue
 		}
-		if b == 0 && shift > 0 {
+		if b == 0 && i > 0 {
 			return 0, fleet.Errorf(fleet.CodeFrameBad, "read %s: its length is not in the shortest form", t)
 		}
-		if n > MaxFrame {
+		if n > uint64(t.maxBody()) {
 			return 0, tooLarge(t, n)
 		}
 		return int(n), nil
@@ -156,7 +156,7 @@ var frameNames = map[FrameType]string{
 	FrameUpdates: "Updates", FrameApplied: "Applied", FrameDesired: "Desired", FrameReceived: "Received",
 	FrameRefused: "Refused", FrameHoldings: "Holdings", FrameProbe: "Probe", FrameProbeAck: "ProbeAck",
 	FrameRequest: "Request", FrameReply: "Reply", FrameEnroll: "Enroll", FrameEnrolled: "Enrolled", FrameResync: "Resync",
-	FrameExecInput: "ExecInput", FrameExecOutput: "ExecOutput",
+	FrameExecInput: "ExecInput", FrameExecOutput: "ExecOutput", FrameLogPiece: "LogPiece",
 }
 
 func (t FrameType) String() string {

@@ -2,6 +2,7 @@ package syncproto_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"maps"
@@ -77,6 +78,21 @@ func TestLargestFrame(t *testing.T) {
 	back, err := syncproto.NewReader(bytes.NewReader(wire)).Read()
 	if err != nil || len(back.(syncproto.Desired).Bodies[0].Job) != syncproto.MaxFrame-64 {
 		t.Errorf("%v", err)
+	}
+}
+
+// A frame of exactly the largest size comes in, whatever it holds; one byte more does not.
+func TestFrameOfTheLargestSize(t *testing.T) {
+	for kind, most := range map[syncproto.FrameType]int{
+		syncproto.FrameUpdates: syncproto.MaxFrame, syncproto.FrameHeartbeat: syncproto.MaxHeartbeat,
+	} {
+		for size, code := range map[int]fleet.Code{most: "", most + 1: fleet.CodeFrameTooLarge} {
+			wire := binary.AppendUvarint([]byte{byte(kind)}, uint64(size))
+			f, err := syncproto.NewReader(bytes.NewReader(append(wire, make([]byte, size)...))).Next()
+			if fleet.CodeOf(err) != code || code == "" && len(f.Body) != size {
+				t.Errorf("%s of %d bytes: %d came, %v", kind, size, len(f.Body), err)
+			}
+		}
 	}
 }
 

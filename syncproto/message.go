@@ -20,6 +20,7 @@ const (
 // Bounds of what a peer may send.
 const (
 	MaxFrame        = 1 << 20   // bytes of one frame's body
+	MaxHeartbeat    = 256 << 10 // of a heartbeat's, with the description of a machine
 	MaxUpdatesBytes = 512 << 10 // row bytes in one Updates
 	MaxUpdatesRows  = 1000      // rows in one Updates
 	MaxHoldings     = 10_000    // allocations in one Holdings
@@ -49,6 +50,7 @@ const (
 	FrameResync       FrameType = 17 // hub -> edge: say everything again
 	FrameExecInput    FrameType = 18 // hub -> edge, on a stream whose Request is RequestExec or RequestAction
 	FrameExecOutput   FrameType = 19 // its other direction
+	FrameLogPiece     FrameType = 20 // edge -> hub, behind the Reply to RequestLogPieces
 )
 
 // Stream names the stream of a session that a frame travels on. The edge opens
@@ -306,13 +308,16 @@ func (r Request) Converses() bool { return r.Kind == RequestExec || r.Kind == Re
 // and a description are JSON), how its checks went (JSON), what is used (JSON), and what is done to one task, or to all that run
 // where Task is "": nothing follows the Reply then.
 const (
-	RequestLogs    = "logs"
-	RequestList    = "ls"
-	RequestStat    = "stat"
-	RequestRead    = "readat"
-	RequestStream  = "stream"
-	RequestRestart = "restart"
-	RequestSignal  = "signal"
+	RequestLogs = "logs"
+	// RequestLogPieces asks for what RequestLogs does, as LogPiece frames, which say in which
+	// file each piece lies.
+	RequestLogPieces = "logpieces"
+	RequestList      = "ls"
+	RequestStat      = "stat"
+	RequestRead      = "readat"
+	RequestStream    = "stream"
+	RequestRestart   = "restart"
+	RequestSignal    = "signal"
 	// RequestExec runs a command where a task runs. ExecInput frames follow it, and
 	// ExecOutput frames its Reply.
 	RequestExec = "exec"
@@ -324,12 +329,16 @@ const (
 	// RequestUsage asks what an allocation's tasks use (Task: one of them), or without
 	// an allocation what the machine does: JSON.
 	RequestUsage = "usage"
+	// RequestCollect removes the folder of an allocation that has ended, or without an
+	// allocation those of all that have: nothing follows the Reply.
+	RequestCollect = "collect"
 	// RequestMonitor asks for what the edge itself logs, from now on, until the hub
 	// closes the stream: lines at a Level, as text or JSON.
 	RequestMonitor = "monitor"
 )
 
-// MaxExecData is how much of what a command reads or writes one frame carries.
+// MaxExecData is how much of what a command reads or writes, or of a task's output, one frame
+// carries.
 const MaxExecData = 32 << 10
 
 // ExecInput is what a command is given. A hub that closes its half of the stream
@@ -349,6 +358,13 @@ type ExecOutput struct {
 	Exited bool         `cbor:"3,keyasint,omitempty"`
 	Code   int          `cbor:"4,keyasint,omitempty"`
 	Error  *fleet.Error `cbor:"5,keyasint,omitempty"`
+}
+
+// LogPiece is a piece of a task's output. The files that it is rotated in are numbered.
+type LogPiece struct {
+	File   uint64 `cbor:"1,keyasint"`
+	Offset int64  `cbor:"2,keyasint"` // in that file
+	Data   []byte `cbor:"3,keyasint"` // at most MaxExecData
 }
 
 type Reply struct {
@@ -404,3 +420,4 @@ func (Enrolled) FrameType() FrameType     { return FrameEnrolled }
 func (Resync) FrameType() FrameType       { return FrameResync }
 func (ExecInput) FrameType() FrameType    { return FrameExecInput }
 func (ExecOutput) FrameType() FrameType   { return FrameExecOutput }
+func (LogPiece) FrameType() FrameType     { return FrameLogPiece }

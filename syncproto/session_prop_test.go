@@ -37,10 +37,14 @@ func oneIn(t *rapid.T, n int, what string) bool {
 	return true
 }
 
+// rightSteps draws how many steps of a session go as they should: every other session gets
+// so far that rows travel.
+func rightSteps(t *rapid.T) int { return rapid.SampledFrom([]int{0, 8}).Draw(t, "right steps") }
+
 // rightFrame is what a well-behaved peer sends next, given the state and how many
-// beats it has sent; else any frame is drawn.
-func rightFrame(t *rapid.T, s syncproto.SessionState, fromEdge bool, beats uint64) syncproto.Message {
-	if !oneIn(t, 3, "wrong") {
+// beats it has sent; else any frame is drawn, unless the step is to be right.
+func rightFrame(t *rapid.T, s syncproto.SessionState, fromEdge bool, beats uint64, right bool) syncproto.Message {
+	if right || !oneIn(t, 3, "wrong") {
 		switch {
 		case fromEdge && s == syncproto.SessionNew:
 			return hello()
@@ -59,9 +63,9 @@ func rightFrame(t *rapid.T, s syncproto.SessionState, fromEdge bool, beats uint6
 	return anyFrame(t)
 }
 
-// streamOf draws the stream of a frame: mostly the one it belongs on.
-func streamOf(t *rapid.T, m syncproto.Message) syncproto.Stream {
-	if oneIn(t, 5, "stray") {
+// streamOf draws the stream of a frame: mostly the one it belongs on, always in a right step.
+func streamOf(t *rapid.T, m syncproto.Message, right bool) syncproto.Stream {
+	if !right && oneIn(t, 5, "stray") {
 		return syncproto.Stream(rapid.IntRange(0, 2).Draw(t, "stream"))
 	}
 	switch m.FrameType() {
@@ -83,12 +87,14 @@ func TestHubSessionUnderAnyOrder(t *testing.T) {
 		now := time.Duration(0)
 		var acked, over bool
 		hellos, firsts, waiting, beats := 0, 0, 0, uint64(0)
-		for range 60 {
+		rightUntil := rightSteps(t)
+		for i := range 60 {
 			now += time.Duration(rapid.IntRange(0, 2000).Draw(t, "ms")) * time.Millisecond
-			before := s.State()
+			before, right := s.State(), i < rightUntil
+			answer := right && before != syncproto.SessionOpen || !right && rapid.Bool().Draw(t, "answer")
 			var outs []syncproto.Output
-			switch answer := rapid.Bool().Draw(t, "answer"); {
-			case oneIn(t, 3, "tick"):
+			switch {
+			case !right && oneIn(t, 3, "tick"):
 				outs = s.Tick(now)
 			case answer && before == syncproto.SessionHello:
 				outs = s.Accept(now, syncproto.Welcome{TTL: 10 * time.Second})
@@ -98,8 +104,8 @@ func TestHubSessionUnderAnyOrder(t *testing.T) {
 				outs = s.AppliedTo(syncproto.Applied{Last: 1})
 				waiting--
 			default:
-				m := rightFrame(t, before, true, beats)
-				outs = s.Frame(now, streamOf(t, m), m)
+				m := rightFrame(t, before, true, beats, right)
+				outs = s.Frame(now, streamOf(t, m, right), m)
 				if _, ok := m.(syncproto.Heartbeat); ok {
 					beats++
 				}
@@ -155,11 +161,14 @@ func TestEdgeSessionUnderAnyOrder(t *testing.T) {
 		now := time.Duration(0)
 		s.Start(now, hello())
 		var acked, over bool
-		for range 60 {
+		rightUntil := rightSteps(t)
+		for i := range 60 {
 			now += time.Duration(rapid.IntRange(0, 2000).Draw(t, "ms")) * time.Millisecond
+			right := i < rightUntil
+			speak := right || rapid.Bool().Draw(t, "speak")
 			var outs []syncproto.Output
-			switch speak := rapid.Bool().Draw(t, "speak"); {
-			case oneIn(t, 3, "tick"):
+			switch {
+			case !right && oneIn(t, 3, "tick"):
 				outs = s.Tick(now)
 			case speak && s.State() == syncproto.SessionWelcomed, speak && oneIn(t, 2, "beat") && s.State() == syncproto.SessionOpen:
 				outs = s.Beat(now, syncproto.Heartbeat{})
@@ -167,8 +176,8 @@ func TestEdgeSessionUnderAnyOrder(t *testing.T) {
 				outs = s.Update(updates(1, 1))
 				sent++
 			default:
-				m := rightFrame(t, s.State(), false, 0)
-				outs = s.Frame(now, streamOf(t, m), m)
+				m := rightFrame(t, s.State(), false, 0, right)
+				outs = s.Frame(now, streamOf(t, m, right), m)
 			}
 			if over && outs != nil {
 				t.Fatalf("after the end: %+v", outs)

@@ -139,8 +139,13 @@ func (l *Link) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// headStart is what a hub gets before the next one is dialed beside it.
-const headStart = 400 * time.Millisecond
+// A hub gets a head start before the next one is dialed beside it, and a longer one as
+// soon as it answers anything: it is there, and busy. Dials that lose the race are given
+// up without a word (QUIC has none for that), and take a busy hub's room for seconds.
+const (
+	headStart     = 400 * time.Millisecond
+	busyHeadStart = 5 * time.Second
+)
 
 // quiet is after how long QUIC gives up a silent connection. Sessions notice much
 // sooner, by beats whose time only the hub knows.
@@ -208,7 +213,8 @@ func (u unreached) Unwrap() []error {
 
 func (l *Link) race(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hubs []string) (string, *transport.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	answers := make(chan answer, len(hubs))
+	answers, heard := make(chan answer, len(hubs)), make(chan struct{}, len(hubs))
+	cfg.Heard = func() { heard <- struct{}{} }
 	var dials sync.WaitGroup
 	defer func() { // those that come second
 		cancel()
@@ -239,6 +245,8 @@ func (l *Link) race(ctx context.Context, e *transport.Endpoint, cfg transport.Di
 				answers <- answer{hub, conn, err}
 			})
 			next.Reset(headStart)
+		case <-heard:
+			next.Reset(busyHeadStart)
 		case a := <-answers:
 			if a.err == nil {
 				return a.hub, a.conn, nil

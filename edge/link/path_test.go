@@ -1,6 +1,7 @@
 package link_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,4 +185,42 @@ func TestBytesOfAnIdleBeat(t *testing.T) {
 			t.Errorf("%d writes to the disk for an idle link", n)
 		}
 	})
+}
+
+// A second hub is dialed soon beside one that is silent, and late beside one that has
+// answered anything: it is there, and only busy.
+func TestASecondHubIsDialedBesideASilentOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers bool
+		after   time.Duration
+	}{"silent": {false, 400 * time.Millisecond}, "busy": {true, 5 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.cfg.Hubs = []string{"10.0.0.1:4647", "10.0.0.2:4647"}
+				dialed := make(chan time.Time, len(w.cfg.Hubs))
+				for _, addr := range w.cfg.Hubs {
+					socket := w.net.Listen(t, addr)
+					var reading sync.WaitGroup
+					reading.Go(func() {
+						b := make([]byte, 2000)
+						_, from, err := socket.ReadFrom(b)
+						dialed <- time.Now()
+						for ; err == nil; _, from, err = socket.ReadFrom(b) {
+							if c.answers {
+								_, _ = socket.WriteTo([]byte("no packet of QUIC"), from)
+							}
+						}
+					})
+					t.Cleanup(func() { socket.Close(); reading.Wait() })
+				}
+				w.run()
+				first := <-dialed
+				if took := (<-dialed).Sub(first); took < c.after || took > c.after+100*time.Millisecond {
+					t.Errorf("the second hub was dialed after %s, want %s", took, c.after)
+				}
+				w.stop()
+			})
+		})
+	}
 }

@@ -121,6 +121,32 @@ func TestStaleSessionIsMendedAtOnce(t *testing.T) {
 	})
 }
 
+// A hub that says again and again that a session is stale is called after growing pauses; one
+// that says so for the first time, or after something else, at once.
+func TestPausesWhereSessionsAreStale(t *testing.T) {
+	stale := syncproto.Refused{Code: fleet.CodeStaleSession, Message: "stale"}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		var at []time.Time // of Hellos
+		w.cluster.refuse = func(syncproto.Hello) *syncproto.Refused {
+			if at = append(at, time.Now()); len(at) == 1 {
+				return &syncproto.Refused{Code: fleet.CodeUnavailable, Message: "no leader"}
+			}
+			return &stale
+		}
+		w.run()
+		time.Sleep(time.Minute)
+		w.stop()
+		if len(at) < 4 || len(at) > 50 {
+			t.Fatalf("%d Hellos within a minute", len(at))
+		}
+		if d := at[2].Sub(at[1]); d > 100*time.Millisecond {
+			t.Errorf("the first stale session is mended after %s", d)
+		}
+	})
+}
+
 func TestAnotherClusterIsNotTalkedTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

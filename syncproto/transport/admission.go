@@ -20,9 +20,10 @@ const (
 	// that is not done by then waits for its peer, and costs memory alone.
 	freshFor = time.Second
 	// maxWaiting bounds those that wait, and maxWaitingOfSource those of one address: mute
-	// peers hold some 50 KiB each until their handshake times out.
+	// peers hold some 50 KiB each until their handshake times out. Dialers that gave up are
+	// mute, too: QUIC tells nobody of a dial that is given up.
 	maxWaiting         = 1024
-	maxWaitingOfSource = 128
+	maxWaitingOfSource = maxWaiting / 2
 	// provenBeyond is how many handshakes one address may have before each further one has
 	// to prove the address.
 	provenBeyond = 16

@@ -1,6 +1,8 @@
 package transport_test
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -80,14 +82,23 @@ func TestMoreHandshakesThanTheBound(t *testing.T) {
 }
 
 // mute begins a handshake from a socket, proves its address where it is asked to, and is
-// never heard again.
-func (w *world) mute(t *testing.T, socket net.PacketConn) {
+// never heard again, though it goes on asking.
+func (w *world) mute(t *testing.T, socket net.PacketConn) { w.beginHandshake(t, socket, time.Minute) }
+
+// giveUp is mute, and gives the dial up before its first packet is due again.
+func (w *world) giveUp(t *testing.T, socket net.PacketConn) {
+	w.beginHandshake(t, socket, 150*time.Millisecond)
+}
+
+func (w *world) beginHandshake(t *testing.T, socket net.PacketConn, limit time.Duration) {
 	deaf := &onward{PacketConn: socket}
 	deaf.open.Store(true)
 	time.AfterFunc(60*time.Millisecond, func() { deaf.open.Store(false) })
 	e := mustEndpoint(t, transport.Config{Conn: deaf})
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	go func() {
-		_, _ = e.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:mute")}) // it fails
+		defer cancel()
+		_, _ = e.Dial(ctx, transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:mute")}) // it fails
 	}()
 }
 
@@ -97,7 +108,7 @@ func TestMutePeersDelayNobody(t *testing.T) {
 	for name, addresses := range map[string]int{"of one address": 1, "of 150 addresses": 150} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := mustWorld(t, transport.Config{})
+				w := mustWorld(t, transport.Config{MaxHandshakes: 128})
 				w.echo(t, nil)
 				var paths []*transporttest.Path
 				for i := range addresses {
@@ -170,5 +181,48 @@ func TestEdgesBehindOneAddressAreNotStarved(t *testing.T) {
 			t.Errorf("%d of %d edges behind one address are connected after %s", in.Load(), many, time.Since(start))
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// 480 dialers behind one address give up in the middle of their handshakes, as all do whose
+// other hub was faster: whoever dials from there next does not wait until the hub has given
+// them up, too.
+func TestDialersThatGaveUpDelayNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustWorld(t, transport.Config{MaxHandshakes: 128})
+		w.echo(t, nil)
+		site := w.net.Path(t, "10.2.0.1", 1)
+		for range 4 {
+			for range 120 {
+				w.giveUp(t, site.Socket())
+			}
+			time.Sleep(1500 * time.Millisecond)
+		}
+		e := mustEndpoint(t, transport.Config{Conn: site.Socket()})
+		if _, err := e.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:n1")}); err != nil {
+			t.Errorf("dial from the address of those that gave up: %v", err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A hub that has answered, and is busy, is given more time than one that is silent.
+func TestABusyPeerIsGivenTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var server *tls.Config
+		w := mustWorld(t, transport.Config{
+			MaxHandshakes: 1, // asks everybody for a proof of the address first
+			TLS:           func([]string) (*tls.Config, error) { time.Sleep(4 * time.Second); return server, nil },
+		})
+		server = w.ca.Server(t, "hub:h1")
+		w.echo(t, nil)
+		var heard time.Time
+		start := time.Now()
+		_, err := w.edge.Dial(t.Context(), transport.DialConfig{
+			Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:n1"), HandshakeTimeout: time.Second, Heard: func() { heard = time.Now() },
+		})
+		if err != nil || heard.IsZero() || heard.Sub(start) > time.Second {
+			t.Errorf("dial: %v after %s, the peer was heard after %s", err, time.Since(start), heard.Sub(start))
+		}
 	})
 }

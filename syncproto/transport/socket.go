@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"net"
+	"sync"
 	"syscall"
 )
 
@@ -15,7 +16,7 @@ const serverBuffer = 7 << 20
 // dials becomes a lossy one.
 func socket(cfg Config) net.PacketConn {
 	if cfg.TLS == nil {
-		return lossy{cfg.Conn}
+		return &lossy{PacketConn: cfg.Conn, awaited: map[string]func(){}}
 	}
 	udp, ok := cfg.Conn.(*net.UDPConn)
 	if !ok {
@@ -31,9 +32,49 @@ func socket(cfg Config) net.PacketConn {
 // lost: an interface that is down for a moment must not end a connection, as an
 // error would. It hides what a UDP socket has beyond net.PacketConn, so packets
 // go one by one and may be fragmented on the way.
-type lossy struct{ net.PacketConn }
+type lossy struct {
+	net.PacketConn
 
-func (l lossy) WriteTo(b []byte, addr net.Addr) (int, error) {
+	mu      sync.Mutex
+	awaited map[string]func() // by the address that is dialed; called for its first packet
+}
+
+// awaitPacket has heard called for the first packet of addr, once, unless stop is
+// called before.
+func (l *lossy) awaitPacket(addr net.Addr, heard func()) (stop func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := addr.String()
+	l.awaited[key] = heard
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.awaited, key)
+	}
+}
+
+func (l *lossy) ReadFrom(b []byte) (int, net.Addr, error) {
+	n, from, err := l.PacketConn.ReadFrom(b)
+	if err == nil {
+		l.tellWhoAwaits(from)
+	}
+	return n, from, err
+}
+
+func (l *lossy) tellWhoAwaits(from net.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.awaited) == 0 {
+		return
+	}
+	key := from.String()
+	if heard := l.awaited[key]; heard != nil {
+		delete(l.awaited, key)
+		heard()
+	}
+}
+
+func (l *lossy) WriteTo(b []byte, addr net.Addr) (int, error) {
 	n, err := l.PacketConn.WriteTo(b, addr)
 	if err == nil || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.EMSGSIZE) {
 		return n, err
@@ -43,5 +84,5 @@ func (l lossy) WriteTo(b []byte, addr net.Addr) (int, error) {
 
 // SetReadBuffer and SetWriteBuffer keep the system's sizes: an edge's link never
 // fills them.
-func (lossy) SetReadBuffer(int) error  { return nil }
-func (lossy) SetWriteBuffer(int) error { return nil }
+func (*lossy) SetReadBuffer(int) error  { return nil }
+func (*lossy) SetWriteBuffer(int) error { return nil }

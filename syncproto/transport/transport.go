@@ -37,8 +37,9 @@ const (
 	MaxIdleTimeout = time.Hour
 	// DefaultHandshakeTimeout bounds a Dial whose context does not.
 	DefaultHandshakeTimeout = 10 * time.Second
-	// DefaultMaxHandshakes leaves room for 200 edges a second that are 600 ms away.
-	DefaultMaxHandshakes = 128
+	// DefaultMaxHandshakes is what one core does in half a second. A smaller bound turns
+	// more dialers away, each of whom costs both sides half a handshake, for nothing.
+	DefaultMaxHandshakes = 512
 
 	// What a peer may send before it is read: bounds the memory of a connection
 	// that its owner does not read from. Windows grow to the maxima only while the
@@ -135,12 +136,17 @@ type DialConfig struct {
 	ALPN        string
 	TLS         *tls.Config
 	IdleTimeout time.Duration // 0: the Endpoint's, or DefaultIdleTimeout
-	// HandshakeTimeout: 0: the Endpoint's. The first packet is repeated at 0.2 s,
-	// 0.6 s, 1.4 s …, so on a path that has just healed a short attempt followed
-	// by another one is faster than a long one.
+	// HandshakeTimeout bounds the wait for the first packet of the peer; once that is there,
+	// the Endpoint's HandshakeTimeout bounds the rest, if it is longer. 0: the Endpoint's.
+	// The first packet is repeated at 0.2 s, 0.6 s, 1.4 s …, so on a path that has just
+	// healed a short attempt followed by another one is faster than a long one.
 	HandshakeTimeout time.Duration
 	// KeepAlive sends a packet after such a time of silence. 0: never.
 	KeepAlive time.Duration
+	// Heard is called once, as soon as any packet of the peer has come: it is there, though
+	// its handshake may take a while. It must not block. Only an Endpoint without
+	// Config.TLS calls it. nil: not called.
+	Heard func()
 	// Bulk looks for the largest packet that the path carries: worth its extra
 	// packets between hubs, not on an edge's link.
 	Bulk bool
@@ -164,13 +170,24 @@ func (e *Endpoint) Dial(ctx context.Context, cfg DialConfig) (*Conn, error) {
 	t.NextProtos = []string{cfg.ALPN}
 	t.MinVersion = tls.VersionTLS13
 	q := e.config(cfg.IdleTimeout)
-	q.HandshakeIdleTimeout = cfg.HandshakeTimeout
+	q.HandshakeIdleTimeout = max(cfg.HandshakeTimeout, e.cfg.HandshakeTimeout)
 	q.KeepAlivePeriod = cfg.KeepAlive
 	q.DisablePathMTUDiscovery = !cfg.Bulk
 
-	ctx, cancel := context.WithTimeoutCause(ctx, cfg.HandshakeTimeout,
-		fleet.Errorf(fleet.CodeTimeout, "no answer within %s", cfg.HandshakeTimeout))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	bound := time.AfterFunc(cfg.HandshakeTimeout, func() {
+		cancel(fleet.Errorf(fleet.CodeTimeout, "no answer within %s", cfg.HandshakeTimeout))
+	})
+	defer bound.Stop()
+	if l, ok := e.transport.Conn.(*lossy); ok {
+		defer l.awaitPacket(cfg.Addr, func() {
+			bound.Reset(max(cfg.HandshakeTimeout, e.cfg.HandshakeTimeout))
+			if cfg.Heard != nil {
+				cfg.Heard()
+			}
+		})()
+	}
 	qc, err := e.transport.Dial(ctx, cfg.Addr, t, q)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", cfg.Addr, ending(err))
