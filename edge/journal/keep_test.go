@@ -144,6 +144,28 @@ func mustWait(t testing.TB, what string, done func() (bool, string)) {
 	}
 }
 
+// A beat that is not written by itself goes along with the next commit, so that a crash
+// behind that does not forget it.
+func TestBeatGoesAlongWithACommit(t *testing.T) {
+	ctx, m := context.Background(), newMachine()
+	cfg, crashed := m.config(dbPath(t)), m.config(dbPath(t))
+	j := mustOpen(t, cfg)
+	for range 2 { // the first one is written at once
+		m.pass(30 * time.Second)
+		if err := j.Beat(ctx, m.wall.UnixNano()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.pass(time.Second)
+	mustRecord(t, j, status(1, fleet.ClientPending))
+	for _, suffix := range []string{"", "-wal", ".seen"} {
+		mustWrite(t, crashed.Path+suffix, mustRead(t, cfg.Path+suffix))
+	}
+	if away := mustOpen(t, crashed).Away(); away != time.Second {
+		t.Errorf("the last beat was %s ago, want 1s", away)
+	}
+}
+
 func TestTimeAcrossReboots(t *testing.T) {
 	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)

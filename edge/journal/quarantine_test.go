@@ -115,6 +115,34 @@ func TestAlteredRowBecomesAGap(t *testing.T) {
 	mustReadAll(t, j)
 }
 
+// What was altered in the tables beside the rows is left out, and all that lies between it
+// is carried over.
+func TestAlteredDesiredAllocsAloneAreLeftOut(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 20, 5)
+	mustAlter(t, path, fmt.Sprintf("UPDATE desired SET sum = sum + 1 WHERE alloc IN ('%s', '%s')", allocID(0), allocID(2)))
+	j := mustOpen(t, m.config(path))
+	mustQuarantine(t, j)
+	want, err := j.Desired(context.Background())
+	if err != nil || len(want.Allocs) != 1 || want.Allocs[allocID(1)].Alloc.Job == nil {
+		t.Errorf("desired: %+v, %v; want the one that was not altered", want, err)
+	}
+}
+
+// A row that cannot be decoded is a gap also where the row before it is missing, so that no
+// hash tells of it.
+func TestAlteredRowBehindAHole(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 20, 5)
+	mustAlter(t, path, "DELETE FROM rows WHERE seq = 11")
+	mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 12")
+	j := mustOpen(t, m.config(path))
+	if q := mustQuarantine(t, j); q.Lost != 2 || q.Salvaged != 18 {
+		t.Fatalf("quarantined: %+v", q)
+	}
+	mustReadAll(t, j)
+}
+
 // TestDamagedRowsThatTheClusterHas are dropped with those before them; nothing is lost.
 func TestDamagedRowsThatTheClusterHas(t *testing.T) {
 	for _, damage := range []string{"SET body = zeroblob(30)", "SET hash = zeroblob(16)", "SET body = substr(body, 1, length(body) - 1)"} {

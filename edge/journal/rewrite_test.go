@@ -1,6 +1,8 @@
 package journal_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"strings"
 	"syscall"
@@ -12,12 +14,31 @@ import (
 )
 
 // mustRewrite opens a journal with rows, has something done to its files, and waits until it
-// was written anew.
-func mustRewrite(t *testing.T, acked fleet.Seq, harm func(path string)) (*journal.Journal, journal.Config) {
+// was written anew. Where failed is set, the first rewrite fails when the journal has closed
+// its database, and failed may change the files before the next one.
+func mustRewrite(t *testing.T, acked fleet.Seq, harm, failed func(path string)) (*journal.Journal, journal.Config) {
 	t.Helper()
 	cfg := newMachine().config(dbPath(t))
 	cfg.MarkEvery, cfg.Paranoid = 20*time.Millisecond, false // it looks at its files as often
 	mustFill(t, cfg, 20, acked)
+	harmed := make(chan struct{})
+	if failed != nil {
+		// What SQLite still reads cannot be copied while a folder is in the way.
+		inTheWay := cfg.Path + ".build"
+		if err := os.MkdirAll(inTheWay+"/full", 0o700); err != nil {
+			t.Fatal(err)
+		}
+		again := false // the writer's alone
+		cfg.Step = func(label string) error {
+			if label != journal.StepQuarantine || again {
+				return nil
+			}
+			again = true
+			<-harmed
+			failed(cfg.Path)
+			return errors.Join(os.RemoveAll(inTheWay), syscall.EIO)
+		}
+	}
 	j := mustOpen(t, cfg)
 	if _, err := j.Desired(t.Context()); err != nil { // as who runs allocations does
 		t.Fatal(err)
@@ -28,6 +49,7 @@ func mustRewrite(t *testing.T, acked fleet.Seq, harm func(path string)) (*journa
 		t.Fatal(err)
 	}
 	harm(cfg.Path)
+	close(harmed)
 	mustWait(t, "the journal to be written anew", func() (bool, string) {
 		return len(j.Quarantined()) == 1, "nothing was quarantined"
 	})
@@ -56,7 +78,7 @@ func TestDeletedUnderTheAgent(t *testing.T) {
 		for _, suffix := range []string{"", "-wal", ".seen"} {
 			mustRemove(t, path+suffix)
 		}
-	})
+	}, nil)
 	if lost := j.Head().Lost; lost != "" {
 		t.Errorf("rows are lost: %s", lost)
 	}
@@ -83,7 +105,7 @@ func TestFilesChangedUnderTheAgent(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j, _ := mustRewrite(t, 0, func(path string) { harm(t, path) })
+			j, _ := mustRewrite(t, 0, func(path string) { harm(t, path) }, nil)
 			defer mustClose(t, j)
 			if lost := j.Head().Lost; lost != "" {
 				t.Errorf("rows are lost: %s", lost)
@@ -94,19 +116,59 @@ func TestFilesChangedUnderTheAgent(t *testing.T) {
 	}
 }
 
-// A database that is cut short is written anew from memory. Where the cluster has all rows
-// the numbers go on; else it is said that some may be lost.
+func mustRename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Error(err)
+	}
+}
+
+// A database that could not be written anew, and whose files come back: the journal is
+// written anew all the same, since the database that it had open is closed.
+func TestFilesThatComeBackAfterAFailedRewrite(t *testing.T) {
+	j, _ := mustRewrite(t, 0, func(path string) {
+		mustRename(t, path+"-wal", path+"-wal.away")
+		mustRename(t, path, path+".away")
+	}, func(path string) {
+		mustRename(t, path+"-wal.away", path+"-wal")
+		mustRename(t, path+".away", path)
+	})
+	defer mustClose(t, j)
+	if lost := j.Head().Lost; lost != "" {
+		t.Errorf("rows are lost: %s", lost)
+	}
+	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "goes on"})
+}
+
+// A database that is cut short is written anew from what SQLite has read of it, or from
+// memory where that is gone. There the numbers go on where the cluster has all rows; else
+// it is said that some may be lost.
 func TestTruncatedUnderTheAgent(t *testing.T) {
-	for name, acked := range map[string]fleet.Seq{"the cluster has all": 1000, "it has a part": 5} {
-		t.Run(name, func(t *testing.T) {
-			var before journal.Head
-			j, cfg := mustRewrite(t, acked, func(path string) {
-				for _, suffix := range []string{"", "-wal"} {
-					if err := os.Truncate(path+suffix, 0); err != nil {
-						t.Fatal(err)
+	for _, tt := range []struct {
+		name       string
+		acked      fleet.Seq
+		memoryOnly bool
+		first      fleet.Seq
+		lost       bool
+	}{
+		{"the cluster has all", 1000, false, 1, false},
+		{"it has a part", 5, false, 1, false},
+		{"the cluster has all, memory is left", 1000, true, 22, false},
+		{"it has a part, memory is left", 5, true, 6, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			truncate := func(path string) {
+				for _, suffix := range []string{"-wal", ""} {
+					if err := os.Truncate(path+suffix, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+						t.Error(err)
 					}
 				}
-			})
+			}
+			again := truncate // what SQLite wrote when it was closed
+			if !tt.memoryOnly {
+				again = nil
+			}
+			j, cfg := mustRewrite(t, tt.acked, truncate, again)
 			if s := j.States()[allocID(1)]; s.ClientStatus != fleet.ClientFailed {
 				t.Errorf("the state of the newest row is %+v, want it to be as it was", s)
 			}
@@ -114,7 +176,10 @@ func TestTruncatedUnderTheAgent(t *testing.T) {
 				t.Errorf("what is wanted is %+v (%v), want it to be as it was", want, err)
 			}
 			mustSay(t, j, "cut short")
-			before = j.Head()
+			before := j.Head()
+			if before.First != tt.first || !tt.lost && before.Last != 22 || before.Lost != "" != tt.lost {
+				t.Errorf("behind row 21 is the row that says what happened, and the head is %+v", before)
+			}
 			mustClose(t, j)
 			next := mustOpen(t, cfg)
 			defer mustClose(t, next)
@@ -129,14 +194,16 @@ func TestTruncatedUnderTheAgent(t *testing.T) {
 // earlier release left open.
 func TestFilesArePrivate(t *testing.T) {
 	cfg := newMachine().config(dbPath(t))
-	mustClose(t, mustOpen(t, cfg))
-	if err := os.Chmod(cfg.Path, 0o644); err != nil {
-		t.Fatal(err)
+	old := newMachine().config(dbPath(t))
+	was := mustOpen(t, old)
+	mustRecord(t, was, fleet.Transition{Kind: fleet.TransitionAgent, Message: "a row in the log"})
+	for _, suffix := range []string{"", "-wal", ".seen"} { // as a crash leaves them
+		mustWrite(t, cfg.Path+suffix, mustRead(t, old.Path+suffix))
+		if err := os.Chmod(cfg.Path+suffix, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	mustWrite(t, cfg.Path+".seen", mustRead(t, cfg.Path+".seen"))
-	if err := os.Chmod(cfg.Path+".seen", 0o644); err != nil {
-		t.Fatal(err)
-	}
+	mustClose(t, was)
 	j := mustOpen(t, cfg)
 	defer mustClose(t, j)
 	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "a row"})

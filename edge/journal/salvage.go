@@ -73,10 +73,11 @@ func (s *salvaged) readTables(db *database) {
 	} {
 		for _, order := range []string{"ASC", "DESC"} {
 			_ = db.each(query+" ORDER BY 1 "+order, nil, func(rows *sql.Rows) (bool, error) {
-				if err := scan(rows); err != nil && !errors.Is(err, errDamaged) {
-					return false, err
+				err := scan(rows)
+				if errors.Is(err, errDamaged) {
+					err = nil // that row alone is left out
 				}
-				return true, nil
+				return true, err
 			})
 		}
 	}
