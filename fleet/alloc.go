@@ -41,6 +41,9 @@ type Alloc struct {
 	DesiredStatus      string
 	DesiredDescription string
 	DesiredTransition  DesiredTransition
+	// Retired: it ended by itself, and the hub has dealt with that: another one took its
+	// place, or none is wanted. Its desired status stays as it was.
+	Retired bool `json:",omitempty"`
 	// StopWindows are the windows of updates in which its edge may begin the stop that is
 	// wanted, for it is stopped to be replaced by a newer version. None: at once.
 	StopWindows       []UpdateWindow `json:",omitempty"`
@@ -221,6 +224,16 @@ func (a *Alloc) ClientTerminal() bool {
 // ServerTerminal reports whether the hub wants it gone.
 func (a *Alloc) ServerTerminal() bool {
 	return a.DesiredStatus == DesiredStop || a.DesiredStatus == DesiredEvict
+}
+
+// NoLongerWanted reports whether the hub wants nothing of it any more: it is to stop, or it
+// ended by itself and is retired.
+func (a *Alloc) NoLongerWanted() bool { return a.ServerTerminal() || a.Retired }
+
+// Vacated reports whether its place is free by the hub's decision, with nothing in its stead
+// yet: neither for want of room for others, nor by an operator.
+func (a *Alloc) Vacated() bool {
+	return a.NoLongerWanted() && a.DesiredStatus != DesiredEvict && a.NextAllocation == "" && !a.DesiredTransition.Migrate
 }
 
 // AwaitsWindow reports whether it is to stop, and its edge may have to wait for a window of

@@ -130,7 +130,7 @@ func (t *Task) complete(j *Job, g *TaskGroup) {
 		each(d.Constraints, (*Constraint).complete)
 		each(d.Affinities, (*Affinity).complete)
 	}
-	each(t.Services, func(s *Service) { s.TaskName = t.Name; s.complete(j.Name, g.Name, t.Name) })
+	each(t.Services, func(s *Service) { setDefault(&s.TaskName, t.Name); s.complete(j.Name, g.Name, t.Name) })
 	each(t.Artifacts, (*TaskArtifact).complete)
 	each(t.Templates, (*Template).complete)
 	each(t.VolumeMounts, (*VolumeMount).complete)

@@ -26,6 +26,7 @@ const (
 	DescRunning           = "Deployment is running"
 	DescNeedsPromotion    = "Deployment is running but requires manual promotion"
 	DescAutoPromotion     = "Deployment is running pending automatic promotion"
+	DescFailedCanaries    = "Deployment is running, and a canary has failed" // Nomad has no such one
 	DescPaused            = "Deployment is paused"
 	DescSuccessful        = "Deployment completed successfully"
 	DescStoppedJob        = "Cancelled because job is stopped"
@@ -132,7 +133,7 @@ func (d *Deployment) Of(j *Job) bool {
 // Cleared reports whether the deployment may have stopped an allocation of an older version
 // to make room, and nothing is there in its stead yet.
 func (d *Deployment) Cleared(a *Alloc) bool {
-	return d != nil && a.DesiredStatus == DesiredStop && a.NextAllocation == "" && !a.DesiredTransition.Migrate && a.AllocModifyIndex >= d.CreateIndex
+	return d != nil && a.Vacated() && a.AllocModifyIndex >= d.CreateIndex
 }
 
 // RequiresPromotion reports whether a group's canaries wait to be promoted.
@@ -166,13 +167,17 @@ func (d *Deployment) AutoPromotes() bool {
 
 // Running is the description of the deployment while it runs.
 func (d *Deployment) Running() string {
-	waits := false
+	waits, failed := false, false
 	for _, s := range d.TaskGroups {
-		waits = waits || s.DesiredCanaries > 0 && !s.Promoted
+		if s.DesiredCanaries > 0 && !s.Promoted {
+			waits, failed = true, failed || s.UnhealthyAllocs > 0 && s.HealthyAllocs < s.DesiredCanaries
+		}
 	}
 	switch {
 	case !waits:
 		return DescRunning
+	case failed:
+		return DescFailedCanaries
 	case d.AutoPromotes():
 		return DescAutoPromotion
 	}

@@ -57,11 +57,14 @@ type Evaluation struct {
 	EscapedClass      bool `json:"EscapedComputedClass"` // a constraint looks at what differs within a class
 	QueuedAllocations map[string]int
 	AwaitedNodes      []NodeID `json:",omitempty"` // where room is being made for it; sorted
-	SnapshotIndex     Index    // of the state the scheduler looked at
-	CreateIndex       Index
-	ModifyIndex       Index
-	CreateTime        int64 // UnixNano
-	ModifyTime        int64
+	// AwaitsRoom counts, by group, the queued allocations that are placed as soon as those that
+	// make room for them have stopped. FailedTGAllocs says nothing of these.
+	AwaitsRoom    map[string]int `json:",omitempty"`
+	SnapshotIndex Index          // of the state the scheduler looked at
+	CreateIndex   Index
+	ModifyIndex   Index
+	CreateTime    int64 // UnixNano
+	ModifyTime    int64
 }
 
 // PlanAnnotations counts what a plan changes, by group, in Nomad's shape.

@@ -116,6 +116,7 @@ func TestDecodeProblems(t *testing.T) {
 		"{\n \"ID\" }":              "line 2, column 7",
 		`{"ID": 1}`:                 "ID: must be text, not 1",
 		`{"Idd": "x"}`:              "Idd: Idd is not known",
+		`{"ID": "x", "iD": "y"}`:    "iD: iD is there twice, also as ID",
 		`{"TaskGroups": {}}`:        "TaskGroups: must be a list",
 		`{"Datacenters": [1]}`:      "Datacenters[0]: must be text",
 		`{"Meta": {"a": 1}}`:        "Meta.a: must be text",

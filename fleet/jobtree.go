@@ -206,13 +206,22 @@ func (o *object) ignore(keys ...string) []string {
 	return asked
 }
 
-// done refuses what nobody asked for, unless it is empty.
+// done refuses what nobody asked for, unless it is empty, and what is there twice, in letters of
+// different case.
 func (o *object) done() {
+	said := map[string]string{}
 	for _, k := range sortedKeys(o.m) {
+		if isEmpty(o.m[k]) {
+			continue
+		}
 		isKnown := slices.ContainsFunc(o.known, func(known string) bool { return strings.EqualFold(known, k) })
-		if !isKnown && !isEmpty(o.m[k]) {
+		if !isKnown {
 			o.problems.add(o.at(k), "%s is not known", k)
 		}
+		if other := said[strings.ToLower(k)]; other != "" {
+			o.problems.add(o.at(k), "%s is there twice, also as %s", k, other)
+		}
+		said[strings.ToLower(k)] = k
 	}
 }
 

@@ -46,31 +46,55 @@ func GroupUpdate(old, updated *Job, group string) GroupChange {
 // groupProcesses is what must not change under a running allocation, as text.
 func groupProcesses(j *Job, g *TaskGroup) string {
 	tasks := make([]Task, len(g.Tasks))
+	var affinities []string // of the job, the group and the tasks: wherever they stand, and in any order
+	prefers := func(list []Affinity) {
+		for _, a := range list {
+			affinities = append(affinities, canonical(a))
+		}
+	}
+	prefers(j.Affinities)
+	prefers(g.Affinities)
 	for i, t := range g.Tasks {
 		tasks[i] = taskProcess(t)
 		tasks[i].Meta = j.TaskMeta(g.Name, t.Name)
-		tasks[i].Affinities = slices.Concat(j.Affinities, g.Affinities, t.Affinities)
+		prefers(t.Affinities)
 	}
+	slices.Sort(affinities)
 	slices.SortStableFunc(tasks, func(a, b Task) int { return strings.Compare(a.Name, b.Name) })
 	return canonical(struct {
 		JobName, JobType string
 		Tasks            []Task
+		Affinities       []string
 		Spreads          []Spread
 		Disk             EphemeralDisk
 		Networks         []NetworkResource
 		Volumes          map[string]VolumeRequest
 		Consul           *Consul
-	}{j.Name, j.Type, tasks, slices.Concat(j.Spreads, g.Spreads), g.EphemeralDisk, g.Networks, g.Volumes, g.Consul})
+	}{j.Name, j.Type, tasks, affinities, slices.Concat(j.Spreads, g.Spreads), g.EphemeralDisk, heldPorts(g.Networks), g.Volumes, g.Consul})
 }
 
 // taskProcess is the part of a task that its running process depends on.
 func taskProcess(t Task) Task {
-	t.Constraints, t.RestartPolicy = nil, nil
+	t.Constraints, t.Affinities, t.RestartPolicy = nil, nil, nil
 	t.KillTimeout, t.KillSignal, t.ShutdownDelay = 0, "", 0
 	t.Leader = false
 	t.Services, t.ScalingPolicies, t.Actions = nil, nil, nil
 	t.LogConfig = LogConfig{Disabled: t.LogConfig.Disabled}
 	return t
+}
+
+// heldPorts are a group's networks as far as they say what an allocation holds of its node.
+func heldPorts(networks []NetworkResource) []NetworkResource {
+	held := slices.Clone(networks)
+	for i := range held {
+		n := &held[i]
+		n.Device, n.CIDR, n.IP = "", "", ""
+		n.ReservedPorts = slices.Clone(n.ReservedPorts)
+		for k := range n.ReservedPorts {
+			n.ReservedPorts[k].IgnoreCollision = false
+		}
+	}
+	return held
 }
 
 // jobPlacement is the part of the job itself that concerns each of its groups.

@@ -124,6 +124,58 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 	return n
 }
 
+// TestPreferencesOfAGroupDecide: where an affinity stands is the same to a group, and in what
+// order; and of a network only what an allocation holds of its node counts.
+func TestPreferencesOfAGroupDecide(t *testing.T) {
+	fast := fleet.Affinity{LTarget: "${attr.cpu}", Operand: "=", RTarget: "fast", Weight: 50}
+	near := fleet.Affinity{LTarget: "${node.site}", Operand: "=", RTarget: "near", Weight: 50}
+	networks := func(change func(n *fleet.NetworkResource)) func(*fleet.Job) {
+		return func(j *fleet.Job) {
+			n := fleet.NetworkResource{ReservedPorts: []fleet.Port{{Label: "http", Value: 80}}}
+			change(&n)
+			j.TaskGroups[0].Networks = []fleet.NetworkResource{n}
+		}
+	}
+	asIs := networks(func(*fleet.NetworkResource) {})
+	for name, tc := range map[string]struct {
+		was, is func(*fleet.Job)
+		want    fleet.GroupChange
+	}{
+		"moved to the task": {
+			func(j *fleet.Job) { j.Affinities = []fleet.Affinity{fast, near} },
+			func(j *fleet.Job) {
+				j.Affinities, j.TaskGroups[0].Tasks[0].Affinities = []fleet.Affinity{near}, []fleet.Affinity{fast}
+			}, fleet.GroupInPlace,
+		},
+		"one less": {
+			func(j *fleet.Job) { j.TaskGroups[0].Affinities = []fleet.Affinity{fast, near} },
+			func(j *fleet.Job) { j.TaskGroups[0].Affinities = []fleet.Affinity{fast} }, fleet.GroupDestructive,
+		},
+		"of another weight": {
+			func(j *fleet.Job) { j.Affinities = []fleet.Affinity{fast} },
+			func(j *fleet.Job) {
+				a := fast
+				a.Weight = 20
+				j.Affinities = []fleet.Affinity{a}
+			}, fleet.GroupDestructive,
+		},
+		"spreads in another order": {
+			func(j *fleet.Job) { j.Spreads = []fleet.Spread{{Attribute: "a"}, {Attribute: "b"}} },
+			func(j *fleet.Job) { j.Spreads = []fleet.Spread{{Attribute: "b"}, {Attribute: "a"}} }, fleet.GroupDestructive,
+		},
+		"a network's device":        {asIs, networks(func(n *fleet.NetworkResource) { n.Device, n.CIDR, n.IP = "eth0", "10.0.0.0/8", "10.0.0.1" }), fleet.GroupInPlace},
+		"a port that may be shared": {asIs, networks(func(n *fleet.NetworkResource) { n.ReservedPorts[0].IgnoreCollision = true }), fleet.GroupInPlace},
+		"another port":              {asIs, networks(func(n *fleet.NetworkResource) { n.ReservedPorts[0].Value = 81 }), fleet.GroupDestructive},
+	} {
+		was, is := job(), job()
+		tc.was(was)
+		tc.is(is)
+		if got := fleet.GroupUpdate(was, is, "a"); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
 // TestMetaOfATaskDecides: where meta stands is the same to a task.
 func TestMetaOfATaskDecides(t *testing.T) {
 	was, is := job(), job()

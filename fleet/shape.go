@@ -1,6 +1,9 @@
 package fleet
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strconv"
+)
 
 // The parts of an allocation's JSON that differ in their structure from the noun: its
 // resources. The field names say the rest.
@@ -109,10 +112,7 @@ func (a *Alloc) resourcesShape() *allocResourcesShape {
 // ofGroup reports whether the allocation takes what the tasks of the group add up to,
 // but for what depends on its node.
 func (a *Alloc) ofGroup(g *TaskGroup) bool {
-	sum, has := Resources{DiskMB: g.EphemeralDisk.SizeMB}, a.AllocatedResources
-	for _, t := range g.Tasks {
-		sum = sum.Add(t.Resources.Resources)
-	}
+	sum, has := g.Resources(), a.AllocatedResources
 	if has.Cores > 0 {
 		sum.CPU, has.CPU = 0, 0
 	}
@@ -187,4 +187,16 @@ func (a *Alloc) UnmarshalJSON(data []byte) error {
 		a.AllocatedResources = a.AllocatedResources.Add(Resources{CPU: t.Cpu.CpuShares, MemoryMB: t.Memory.MemoryMB})
 	}
 	return nil
+}
+
+// MarshalJSON adds what Nomad's clients look for in the details of an event: how a task ended.
+func (e TaskEvent) MarshalJSON() ([]byte, error) {
+	type plain TaskEvent
+	if e.Type == TaskTerminated && e.Details == nil {
+		e.Details = map[string]string{"exit_code": strconv.Itoa(e.ExitCode), "signal": strconv.Itoa(e.Signal)}
+		if e.FailsTask {
+			e.Details["fails_task"] = "true"
+		}
+	}
+	return json.Marshal(plain(e))
 }

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -223,5 +224,39 @@ func TestClientReadsAllotment(t *testing.T) {
 	if len(shared.Ports) != 2 || shared.Ports[1].Value != 20001 || shared.Ports[1].To != 9 || shared.Ports[1].HostIP != "192.0.2.1" ||
 		len(shared.Networks) != 1 || shared.Networks[0].ReservedPorts[0].Value != 80 || shared.Networks[0].DynamicPorts[0].Label != "admin" {
 		t.Errorf("shared %+v", shared)
+	}
+}
+
+// TestClientReadsHowATaskEnded looks for it where Nomad's clients do: in the details.
+func TestClientReadsHowATaskEnded(t *testing.T) {
+	var got []api.TaskEvent
+	mustDecode(t, mustJSON(t, []fleet.TaskEvent{
+		{Type: fleet.TaskTerminated, ExitCode: 3, FailsTask: true}, {Type: fleet.TaskTerminated, Signal: 9}, {Type: fleet.TaskStarted},
+	}), &got)
+	for i, want := range []string{"map[exit_code:3 fails_task:true signal:0]", "map[exit_code:0 signal:9]", "map[]"} {
+		if said := fmt.Sprint(got[i].Details); said != want {
+			t.Errorf("event %d: %s, want %s", i, said, want)
+		}
+	}
+}
+
+// TestClientReadsTasksThatRunOneAfterTheOther has what each task takes, where all together take
+// less than their sum.
+func TestClientReadsTasksThatRunOneAfterTheOther(t *testing.T) {
+	a := alloc()
+	j := *a.Job
+	j.TaskGroups = slices.Clone(j.TaskGroups)
+	g := &j.TaskGroups[0]
+	main := g.Tasks[0]
+	main.Name, main.Lifecycle = "main", nil
+	before := main
+	before.Name, before.Lifecycle, before.Resources.MemoryMB = "before", &fleet.Lifecycle{Hook: fleet.HookPrestart}, 10
+	g.Tasks = []fleet.Task{main, before}
+	a.Job, a.AllocatedResources, a.Allotment = &j, g.Resources(), nil
+	var got api.Allocation
+	mustDecode(t, mustJSON(t, a), &got)
+	tasks := got.AllocatedResources.Tasks
+	if len(tasks) != 2 || tasks["main"] == nil || tasks["before"] == nil || tasks["before"].Memory.MemoryMB != 10 {
+		t.Errorf("tasks %+v", tasks)
 	}
 }

@@ -180,6 +180,10 @@ func (s *Service) validate(ps *Problems, path string, where serviceOf) {
 	if where.task != nil && !where.hasPort(s) {
 		ps.add(path+".PortLabel", "there is no port %q", s.PortLabel)
 	}
+	if where.task != nil && s.TaskName != where.task.Name {
+		ps.addHint(path+".TaskName", "leave task out, or make the service one of the group",
+			"another task, %q, is not supported: a task's service is of that task, %q", s.TaskName, where.task.Name)
+	}
 	for i := range s.Checks {
 		s.Checks[i].validate(ps, fmt.Sprintf("%s.Checks[%d]", path, i), s, where)
 	}

@@ -163,14 +163,15 @@ func (w *WorkloadIdentity) validate(ps *Problems, at string) {
 	}
 }
 
-var actionName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+// actionName is what Nomad takes, but for what a terminal would not show.
+var actionName = regexp.MustCompile(`^[^\s\pC]{1,128}$`)
 
 func (t *Task) validateActions(ps *Problems, at string) {
 	seen := map[string]bool{}
 	for i, a := range t.Actions {
 		path := fmt.Sprintf("%s.Actions[%d]", at, i)
 		if !actionName.MatchString(a.Name) {
-			ps.add(path+".Name", "%q cannot name an action: letters, digits, dashes and underscores", a.Name)
+			ps.add(path+".Name", "%q cannot name an action: at most 128 characters, and no spaces", a.Name)
 		}
 		if seen[a.Name] {
 			ps.add(path+".Name", "action %q is there twice", a.Name)
