@@ -12,7 +12,7 @@ import (
 type kind int
 
 const (
-	ended     kind = iota // the hub has stopped it: counts for nothing
+	ended     kind = iota // the hub has stopped or retired it: counts for nothing
 	present               // lives, in sight
 	frozen                // on a node whose history is not in yet: not to be touched
 	away                  // unknown, and may stay so
@@ -46,6 +46,13 @@ func (m *member) status() string {
 		return m.a.ReportedStatus
 	}
 	return fleet.ClientPending
+}
+
+// endedOnEdge reports whether the edge says that the allocation has ended, as far as the hub
+// takes that into account now.
+func (m *member) endedOnEdge() bool {
+	s := m.status()
+	return (m.due || m.a.ClientTerminal()) && (s == fleet.ClientComplete || s == fleet.ClientFailed)
 }
 
 // alive: it runs, or may run, or will.
@@ -83,7 +90,7 @@ func (d *decision) classify(a *fleet.Alloc) *member {
 	switch {
 	case a.AwaitsPlacement() && !d.system():
 		m.kind = d.ending(m, node)
-	case a.ServerTerminal():
+	case a.NoLongerWanted():
 		m.kind = ended
 	case a.ClientTerminal():
 		m.kind = d.ending(m, node)

@@ -197,7 +197,7 @@ func (d *decision) restore(slots []*slot, missing int, g *fleet.TaskGroup, r *ro
 func (d *decision) fill(slots []*slot, taken map[int]bool, g *fleet.TaskGroup, missing int) {
 	last := map[int]*fleet.Alloc{}
 	for _, s := range slots {
-		if m := s.newest(func(*member) bool { return true }); m != nil && m.a.ServerTerminal() && m.a.NextAllocation == "" &&
+		if m := s.newest(func(*member) bool { return true }); m != nil && m.a.NoLongerWanted() && m.a.NextAllocation == "" &&
 			(d.outdated(m.a) || m.a.DesiredStatus == fleet.DesiredEvict) {
 			last[s.index] = m.a
 		}
@@ -248,11 +248,11 @@ func (d *decision) drop(m *member, reason string) {
 	case m.kind == lost:
 		d.giveUp(m)
 	default:
-		d.stop(m, Change{Reason: reason})
+		d.end(m, Change{Reason: reason})
 	}
 }
 
-// leaveEnded leaves a stopped allocation alone, unless nobody will say that it
+// leaveEnded leaves an allocation alone that was stopped or retired, unless nobody will say that it
 // ended.
 func (d *decision) leaveEnded(m *member) {
 	if d.unconfirmed(m) {
@@ -352,6 +352,7 @@ func (d *decision) summarize() {
 		changes []Change
 		add     func(*GroupSummary)
 	}{
+		{d.out.Retired, func(s *GroupSummary) { s.Ignore++ }},
 		{d.out.Lost, func(s *GroupSummary) { s.Lost++ }},
 		{d.out.Unknown, func(s *GroupSummary) { s.Unknown++ }},
 		{d.out.Reconnects, func(s *GroupSummary) { s.Reconnect++ }},

@@ -89,7 +89,7 @@ type verbList struct {
 
 func (o *Output) lists() []verbList {
 	return []verbList{
-		{"stop", o.Stops}, {"lose", o.Lost}, {"unknown", o.Unknown},
+		{"stop", o.Stops}, {"retire", o.Retired}, {"lose", o.Lost}, {"unknown", o.Unknown},
 		{"reconnect", o.Reconnects}, {"update", o.InPlace}, {"keep", o.Kept},
 	}
 }

@@ -43,11 +43,12 @@ type Input struct {
 }
 
 // Output is what is to be done. Every allocation of the input is in exactly one
-// of Stops, Lost, Unknown, Reconnects, InPlace and Kept. Each list is ordered by
-// group and name; new names come last in their group.
+// of Stops, Retired, Lost, Unknown, Reconnects, InPlace and Kept. Each list is ordered
+// by group and name; new names come last in their group.
 type Output struct {
 	Place      []Placement
 	Stops      []Change // desired status stop
+	Retired    []Change // ended by themselves, and wanted no more: the desired status stays
 	Unknown    []Change // out of sight: becomes unknown
 	Lost       []Change // given up: client status lost, desired stop
 	Reconnects []Change // settled: kept after an absence
@@ -94,6 +95,8 @@ type Change struct {
 	Update bool
 	// Deployment is the one that it belongs to from now on; "": as before.
 	Deployment fleet.DeploymentID
+	// Retires: it ended by itself, and the hub wants nothing of it any more.
+	Retires bool
 	// Anew: it is stopped so that the job's newest version can be started.
 	Anew bool
 	// WithPlacement: only together with the placement that has it for Previous.
@@ -119,6 +122,7 @@ func (c Change) Apply(job *fleet.Job) fleet.Alloc {
 		a.DesiredTransition = fleet.DesiredTransition{}
 		a.StopWindows = c.Windows
 	}
+	a.Retired = a.Retired || c.Retires
 	if c.ClientStatus != "" {
 		a.ClientStatus = c.ClientStatus
 	}

@@ -61,7 +61,31 @@ func (d *decision) entry(m *member) (list *[]Change, i int) {
 	panic(fmt.Sprintf("no decision on allocation %s of slot %s", m.a.ID, m.a.Name))
 }
 
-// stop ends an allocation: one that is not in sight becomes unknown as well, but under
+// end has an allocation count for nothing any more: it is stopped, or retired where its edge
+// says that it has ended. One that is lost may run on, unseen, and is stopped.
+func (d *decision) end(m *member, c Change) {
+	if !m.endedOnEdge() {
+		d.stop(m, c)
+		return
+	}
+	c.Alloc, c.Retires, c.Record = m.a, true, d.settled(m)
+	if m.due && m.a.ClientStatus == fleet.ClientUnknown {
+		c.ClientStatus = m.status()
+	}
+	d.out.Retired = append(d.out.Retired, c)
+}
+
+// replace ends an allocation that another one takes the place of. As in Nomad one that failed
+// is told to stop by that: its reschedule policy does not look at it again.
+func (d *decision) replace(m *member, c Change) {
+	if m.kind == failed {
+		d.stop(m, c)
+		return
+	}
+	d.end(m, c)
+}
+
+// stop tells an allocation to stop: one that is not in sight becomes unknown as well, but under
 // Nomad's rules, where its edge or the loss of its node says what became of it.
 func (d *decision) stop(m *member, c Change) {
 	c.Alloc, c.DesiredStatus, c.Record = m.a, fleet.DesiredStop, d.settled(m)

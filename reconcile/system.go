@@ -286,7 +286,7 @@ func (d *decision) emptied(p *post) bool {
 func (d *decision) returned(last *member) bool {
 	a := last.a
 	unserved := d.outdated(a) || a.DeploymentID != "" && !a.DeploymentStatus.IsHealthy()
-	return unserved && a.DesiredStatus == fleet.DesiredStop && a.NextAllocation == "" && !a.DesiredTransition.Migrate && (d.in.Room == nil || d.in.Room(a))
+	return unserved && a.Vacated() && (d.in.Room == nil || d.in.Room(a))
 }
 
 // gaveUp reports whether what a sysbatch job had last at a post was lost: it ran there, and
@@ -324,7 +324,7 @@ func (d *decision) member(m *member, p *post) {
 	case m.kind == migrating:
 		d.stop(m, Change{Reason: "an operator wants it stopped"})
 	default:
-		d.stop(m, Change{Reason: fmt.Sprintf("%s has taken its place", fleet.Short(p.holder.a.ID))})
+		d.end(m, Change{Reason: fmt.Sprintf("%s has taken its place", fleet.Short(p.holder.a.ID))})
 	}
 }
 
@@ -364,10 +364,10 @@ func (d *decision) man(p *post, g *fleet.TaskGroup, r *rollout) bool {
 		d.remain(m, fmt.Sprintf("version %d of the job takes it away when a window of node %s opens", d.in.Job.Version, d.nodeName(m.a)))
 	case unsuited != "":
 		wanted = false
-		d.stop(m, Change{Reason: fmt.Sprintf("node %s is not one for version %d of the job: %s", d.nodeName(m.a), d.in.Job.Version, unsuited)})
+		d.end(m, Change{Reason: fmt.Sprintf("node %s is not one for version %d of the job: %s", d.nodeName(m.a), d.in.Job.Version, unsuited)})
 	case d.outdated(m.a) && ready && !p.target:
 		wanted = false
-		d.stop(m, Change{Reason: fmt.Sprintf("version %d of the job changes its tasks, and node %s takes no new work", d.in.Job.Version, d.nodeName(m.a))})
+		d.end(m, Change{Reason: fmt.Sprintf("version %d of the job changes its tasks, and node %s takes no new work", d.in.Job.Version, d.nodeName(m.a))})
 	case d.outdated(m.a) && !p.target:
 		d.remain(m, fmt.Sprintf("it has ended, and its node is away: version %d of the job comes when it is back", d.in.Job.Version))
 	case d.outdated(m.a):
@@ -402,7 +402,7 @@ func (d *decision) renew(m *member, g *fleet.TaskGroup, r *rollout) {
 		}
 	}
 	why := fmt.Sprintf("version %d of the job changes its tasks", d.in.Job.Version)
-	d.stop(m, Change{Anew: true, WithPlacement: !m.due, Windows: windows(g), Reason: why})
+	d.end(m, Change{Anew: true, WithPlacement: !m.due, Windows: windows(g), Reason: why})
 	d.place(Placement{
 		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: m.a.NodeID, Previous: m.a, Canary: canary,
 		Reason: fmt.Sprintf("replaces %s: %s", fleet.Short(m.a.ID), why),
@@ -435,7 +435,7 @@ func (d *decision) again(p *post, g *fleet.TaskGroup) {
 		})
 		return
 	}
-	d.stop(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is started anew"})
+	d.end(m, Change{WithPlacement: !m.due, Reason: "it has ended, and is started anew"})
 	d.place(Placement{
 		Name: allocName(d.in.JobID, g.Name, 0), Group: g.Name, Node: p.id, Previous: m.a,
 		Canary:  m.a.DeploymentStatus.IsCanary() && d.deployment.Active() && m.a.DeploymentID == d.deployment.ID,

@@ -67,6 +67,7 @@ func (l *life) decideSystem(eval fleet.EvalID) {
 	old := starting(in)
 	out := reconcile.DecideSystem(in)
 	l.checkBuckets(in, out)
+	l.checkEnds(out)
 	targets := map[fleet.NodeID]bool{}
 	for _, n := range in.Targets {
 		targets[n.ID] = true
@@ -102,7 +103,7 @@ func (l *life) decideSystem(eval fleet.EvalID) {
 	seq := w.evalSeq
 	next := reconcile.DecideSystem(w.input("quiet"))
 	w.evalSeq = seq
-	if len(next.Place)+len(next.Stops)+unstopped(next.Lost, out.Stops)+len(next.Unknown)+len(next.Reconnects)+len(next.InPlace)+len(next.FollowUps) > 0 {
+	if len(next.Place)+len(next.Stops)+len(next.Retired)+unstopped(next.Lost, out.Stops)+len(next.Unknown)+len(next.Reconnects)+len(next.InPlace)+len(next.FollowUps) > 0 {
 		l.t.Fatalf("not quiet:\n%s\nafter\n%s", next.Describe(), out.Describe())
 	}
 }

@@ -116,7 +116,7 @@ func (w *world) apply(eval fleet.EvalID, out reconcile.Output) {
 			placed[p.Previous.ID] = true
 		}
 	}
-	for _, changes := range [][]reconcile.Change{out.Stops, out.Lost, out.Unknown, out.Reconnects, out.InPlace} {
+	for _, changes := range [][]reconcile.Change{out.Stops, out.Retired, out.Lost, out.Unknown, out.Reconnects, out.InPlace} {
 		for _, c := range changes {
 			switch unplaced := c.Reschedules && !placed[c.Alloc.ID]; {
 			case unplaced && !c.Alloc.AwaitsPlacement():
@@ -192,12 +192,11 @@ func (w *world) place(p reconcile.Placement) bool {
 	return true
 }
 
-// startAfresh marks what had ended of a job as stopped when it is registered again, as the
-// state does.
+// startAfresh retires what had ended of a job when it is registered again, as the state does.
 func (w *world) startAfresh() {
 	for id, a := range w.allocs {
-		if a.ClientTerminal() && !a.ServerTerminal() {
-			w.edit(id, func(a *fleet.Alloc) { a.DesiredStatus = fleet.DesiredStop })
+		if a.EndedOnEdge() && !a.NoLongerWanted() {
+			w.edit(id, func(a *fleet.Alloc) { a.Retired = true })
 		}
 	}
 }

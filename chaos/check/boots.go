@@ -72,7 +72,7 @@ func (t *boots) tick(s *scene) {
 		}
 		truth.what = "" // judged once
 		s.judge(RebootBringsBack)
-		if t.excused(s, b) {
+		if t.excused(s, b, truth.since) {
 			continue
 		}
 		s.broke(RebootBringsBack, b.m.name, "task %s ran when the machine went down at %s, and does not run %s after its agent's start",
@@ -94,12 +94,15 @@ func startDelay(f *allocFact, name string) time.Duration {
 	return d
 }
 
-func (t *boots) excused(s *scene, b back) bool {
+// excused reports whether a task need not be back that was on a machine when it went down.
+// A stop that its edge began for want of a hub goes on, also where a hub has answered since.
+func (t *boots) excused(s *scene, b back, down time.Duration) bool {
 	f := s.fleet.allocs[b.key.Alloc]
 	if f == nil || f.stopped > 0 && f.stopped <= b.m.heard(s) || f.alloc.ClientStatus == fleet.ClientFailed {
 		return true
 	}
-	if after, limited := f.stopAfter(); limited && b.m.aloneAtMost(s.now, 0) >= after-s.limits.Start-2*s.limits.Slack {
+	stopping := s.now - down + f.killTimeout(b.key.Task) + s.limits.Slack // since it may have begun
+	if after, limited := f.stopAfter(); limited && b.m.aloneAtMost(s.now, stopping) >= after-s.limits.Start-2*s.limits.Slack {
 		return true
 	}
 	return s.cloned(b.m.name) || b.m.forgetful(b.since-s.limits.Heal) ||

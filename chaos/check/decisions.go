@@ -310,7 +310,7 @@ func (t *decisions) settled(s *scene, a *fleet.Alloc) {
 		replaced = replaced || f.alloc.PreviousAllocation == a.ID
 	}
 	switch {
-	case replaced && a.ServerTerminal():
+	case replaced && a.NoLongerWanted():
 		s.reach(BranchKeptReplacement)
 	case replaced:
 		s.reach(BranchKeptOriginal)

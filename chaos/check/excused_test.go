@@ -194,6 +194,21 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.conclude(p.id, fleet.ClientComplete)
 		}},
+		{"a boot in the middle of such a stop, with a hub in sight again", stopSoon, func(p *plant) {
+			heal := p.away()
+			p.pass(46 * time.Second)
+			p.back(heal)
+			p.pass(time.Second)
+			p.process(p.e, check.ProcessReboot)
+			p.pass(3 * time.Second)
+			p.e.booted = p.at
+			p.process(p.e, check.ProcessStart)
+			p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent})
+			p.status(p.e, p.id, fleet.ClientComplete, "")
+			p.open(p.e)
+			p.send(p.e)
+			p.pass(30 * time.Second)
+		}},
 		{"given up when its window is over, and stopped when its edge is back", window, func(p *plant) {
 			heal := p.away()
 			p.pass(40 * time.Second)

@@ -89,11 +89,12 @@ type Rollout struct {
 	Asked, Wanted           int    `json:",omitempty"` // canaries, as the job says and as the deployment counts
 	Held                    bool   `json:",omitempty"` // its canaries are not promoted
 	Turns                   []Turn `json:",omitempty"` // what the plan starts anew
-	Starting                []Part `json:",omitempty"` // started by earlier plans, and not known to be healthy
+	Starting                []Part `json:",omitempty"` // started by earlier plans, or to be where these made room, and not known to be healthy
 	Canaries                []Part `json:",omitempty"`
 }
 
-// Turn is an allocation in service that a plan takes down for the newest version.
+// Turn is an allocation in service that a plan takes down for the newest version. Alloc is
+// what takes its place; "": it is stopped first, so that there is room.
 type Turn struct {
 	Alloc, Old fleet.AllocID
 	Site       string // of Old

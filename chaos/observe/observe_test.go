@@ -173,11 +173,14 @@ func TestApplied(t *testing.T) {
 
 // rollsTo registers a new version of the job, and makes the plan of a deployment that
 // replaces the allocation by one on a node.
-func (p *pair) rollsTo(id fleet.NodeID) state.Plan {
+func (p *pair) rollsTo(id fleet.NodeID, changes ...func(*fleet.TaskGroup)) state.Plan {
 	p.tb.Helper()
 	p.apply(state.JobRegister{Job: shop(func(g *fleet.TaskGroup) {
 		g.Tasks[0].Env = map[string]string{"A": "b"}
 		g.Update = &fleet.Update{MaxParallel: 1, MaxUnavailablePerSite: 1}
+		for _, change := range changes {
+			change(g)
+		}
 	}), Eval: &fleet.Evaluation{ID: "eval2"}, Now: 5})
 	next, _ := p.stores[0].View().Job("default", "shop")
 	old, _ := p.stores[0].View().Alloc(alloc)
@@ -213,6 +216,48 @@ func TestServed(t *testing.T) {
 		if len(e.Rollouts) != 1 || len(e.Rollouts[0].Turns) != 1 || e.Rollouts[0].Turns[0].Served != running {
 			t.Errorf("running %t: %+v", running, e.Rollouts)
 		}
+	}
+}
+
+// TestRoomIsATurn has a plan stop one to make room for the newest version: that is a turn, and
+// it is taken until what takes its place is healthy. What the group wants no more, that an
+// operator wants stopped, or that is evicted takes none.
+func TestRoomIsATurn(t *testing.T) {
+	begin := func(change func(stop *fleet.Alloc), changes ...func(*fleet.TaskGroup)) (*pair, state.Plan, *check.Effects) {
+		p := furnished(t)
+		raw := rows(t, fleet.Transition{Kind: fleet.TransitionAgent},
+			fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc, ClientStatus: fleet.ClientRunning})
+		p.apply(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: raw}}, EvalSeed: "s", Now: 4})
+		whole := p.rollsTo(node, changes...)
+		stops := whole
+		change(&whole.Result.NodeUpdate[node][0])
+		stops.Result = fleet.PlanResult{NodeUpdate: whole.Result.NodeUpdate}
+		return p, whole, p.apply(stops)
+	}
+	p, whole, e := begin(func(*fleet.Alloc) {})
+	if len(e.Rollouts) != 1 || len(e.Rollouts[0].Turns) != 1 || e.Rollouts[0].Turns[0].Old != alloc || !e.Rollouts[0].Turns[0].Served || len(e.Rollouts[0].Starting) != 0 {
+		t.Fatalf("it is stopped: %+v", e.Rollouts)
+	}
+	beside := whole.Result.NodeAllocation[node][0]
+	beside.ID, beside.Name, beside.PreviousAllocation = "beside", "shop.g[1]", ""
+	e = p.apply(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {beside}}}, Now: 7})
+	if len(e.Rollouts) != 1 || len(e.Rollouts[0].Turns) != 0 || len(e.Rollouts[0].Starting) != 1 || e.Rollouts[0].Starting[0].Alloc != alloc {
+		t.Fatalf("nothing is in its stead yet: %+v", e.Rollouts)
+	}
+	e = p.apply(state.Plan{Result: fleet.PlanResult{NodeAllocation: whole.Result.NodeAllocation}, Now: 8})
+	if r := e.Rollouts; len(r) != 1 || len(r[0].Turns) != 0 || len(r[0].Starting) != 2 || r[0].Starting[1].Alloc != "next" {
+		t.Fatalf("something is: %+v", r)
+	}
+	for name, change := range map[string]func(*fleet.Alloc){
+		"migrated": func(stop *fleet.Alloc) { stop.DesiredTransition.Migrate = true },
+		"evicted":  func(stop *fleet.Alloc) { stop.DesiredStatus = fleet.DesiredEvict },
+	} {
+		if _, _, e := begin(change); len(e.Rollouts) != 0 {
+			t.Errorf("%s: %+v", name, e.Rollouts)
+		}
+	}
+	if _, _, e := begin(func(*fleet.Alloc) {}, func(g *fleet.TaskGroup) { g.Count = 0 }); len(e.Rollouts) != 0 {
+		t.Errorf("not wanted: %+v", e.Rollouts)
 	}
 }
 

@@ -25,12 +25,15 @@ func rolled(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, adva
 				Alloc: now.ID, Node: now.NodeID, Job: now.JobID, From: before.JobVersion, To: now.JobVersion,
 			})
 		}
-		r := rolloutOf(a, &rs, now)
+		r := rolloutOf(a, &rs, now.DeploymentID, now.Job, now.TaskGroup)
 		if r == nil {
 			continue
 		}
 		if now.DeploymentStatus.IsCanary() && !r.System {
 			continue
+		}
+		if before != nil && before.AllocModifyIndex < a.Index && makesRoom(a.View, before, now.ID) {
+			r.Starting = append(r.Starting, check.Part{Alloc: now.ID, Node: now.NodeID, Site: site(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary()})
 		}
 		if before != nil && serving(a, before) && before.JobHash != now.JobHash {
 			r.Turns = append(r.Turns, check.Turn{
@@ -39,6 +42,9 @@ func rolled(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, adva
 			})
 		}
 	}
+	for i := range placed {
+		emptied(a, &rs, &placed[i])
+	}
 	return rs, advances
 }
 
@@ -46,7 +52,7 @@ func rolled(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, adva
 // sight and had not ended.
 func serving(a consensus.Applied, old *fleet.Alloc) bool {
 	n, known := a.View.Node(old.NodeID)
-	return old.ModifyIndex == a.Index && old.ServerTerminal() && known && n.Status == fleet.NodeReady &&
+	return old.AllocModifyIndex == a.Index && old.ServerTerminal() && known && n.Status == fleet.NodeReady &&
 		(old.ClientStatus == fleet.ClientRunning || old.ClientStatus == fleet.ClientPending)
 }
 
@@ -76,24 +82,24 @@ func misses(v *state.View, a *fleet.Alloc) string {
 	return site(v, a.NodeID)
 }
 
-// rolloutOf is the rollout that a new allocation is part of, nil for none.
-func rolloutOf(a consensus.Applied, rs *[]check.Rollout, now *fleet.Alloc) *check.Rollout {
-	dep, ok := a.View.Deployment(now.DeploymentID)
-	if now.DeploymentID == "" || !ok {
+// rolloutOf is the rollout of a job's group that a deployment is about, nil for none.
+func rolloutOf(a consensus.Applied, rs *[]check.Rollout, id fleet.DeploymentID, job *fleet.Job, group string) *check.Rollout {
+	dep, ok := a.View.Deployment(id)
+	if id == "" || !ok || job == nil {
 		return nil
 	}
-	g := now.Group()
+	g := job.Group(group)
 	if g == nil || g.Update == nil {
 		return nil
 	}
 	for i := range *rs {
-		if r := &(*rs)[i]; r.Deployment == dep.ID && r.Group == now.TaskGroup {
+		if r := &(*rs)[i]; r.Deployment == dep.ID && r.Group == group {
 			return r
 		}
 	}
-	s := dep.TaskGroups[now.TaskGroup]
+	s := dep.TaskGroups[group]
 	r := check.Rollout{
-		Deployment: dep.ID, Job: now.JobID, Group: now.TaskGroup, Version: dep.JobVersion, System: fleet.RunsEverywhere(now.Job.Type),
+		Deployment: dep.ID, Job: job.ID, Group: group, Version: dep.JobVersion, System: fleet.RunsEverywhere(job.Type),
 		MaxParallel: g.Update.MaxParallel, MaxPerSite: g.Update.MaxUnavailablePerSite,
 		Wanted: s.DesiredCanaries, Asked: g.Update.Canary, Held: s.DesiredCanaries > 0 && !s.Promoted,
 	}
@@ -114,6 +120,7 @@ func rolloutOf(a consensus.Applied, rs *[]check.Rollout, now *fleet.Alloc) *chec
 		}
 		r.Starting = append(r.Starting, p)
 	}
+	r.Starting = append(r.Starting, awaitingRoom(a, dep, group)...)
 	*rs = append(*rs, r)
 	return &(*rs)[len(*rs)-1]
 }
@@ -145,7 +152,7 @@ func reached(a consensus.Applied, d *fleet.Deployment) []check.Reached {
 			healthy: map[string]bool{}, away: map[string]bool{}, behind: map[string][]check.Part{},
 		}
 		for other := range a.View.AllocsByJob(d.Namespace, d.JobID) {
-			if other.TaskGroup == name && (!other.ServerTerminal() || f.awaited(other)) {
+			if other.TaskGroup == name && (!other.NoLongerWanted() || f.awaited(other)) {
 				f.count(other)
 			}
 		}
@@ -172,7 +179,7 @@ func (f *far) awaited(a *fleet.Alloc) bool {
 		return false
 	}
 	pool, _ := f.view.Pool(n.NodePool)
-	return a.DesiredStatus == fleet.DesiredStop && a.NextAllocation == "" && !a.DesiredTransition.Migrate &&
+	return a.Vacated() &&
 		a.Group() != nil && a.Group().Disconnect == nil && a.Job.CreateIndex == f.job.CreateIndex && (pool == nil || pool.DefaultDisconnect != fleet.DisconnectNomad)
 }
 
@@ -185,7 +192,7 @@ func (f *far) count(a *fleet.Alloc) {
 	n, known := f.view.Node(a.NodeID)
 	gone := !known || n.Status != fleet.NodeReady
 	same := a.JobHash == f.job.SpecHash
-	open := !a.ClientTerminal() || a.ServerTerminal() // or its edge is still to get the newest version
+	open := !a.ClientTerminal() || a.NoLongerWanted() // or its edge is still to get the newest version
 	switch {
 	case same && (a.DeploymentStatus.IsHealthy() || a.DeploymentID == "" && a.ClientStatus == fleet.ClientRunning):
 		f.healthy[key] = true

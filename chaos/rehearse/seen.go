@@ -68,11 +68,11 @@ func reasons(evals []fleet.Evaluation) []string {
 			continue
 		}
 		failed := e.FailedTGAllocs
-		if len(failed) == 0 {
+		if len(failed) == 0 && len(e.AwaitsRoom) == 0 {
 			failed = evaluation(evals, e.PreviousEval).FailedTGAllocs
 		}
 		for _, group := range slices.Sorted(maps.Keys(failed)) {
-			n := max(e.QueuedAllocations[group], failed[group].CoalescedFailures+1)
+			n := max(e.QueuedAllocations[group]-e.AwaitsRoom[group], failed[group].CoalescedFailures+1)
 			out = append(out, fmt.Sprintf("%d of %s.%s found no place: %s", n, e.JobID, group, whyNot(failed[group])))
 		}
 	}

@@ -196,7 +196,7 @@ func (c *chooser) finished(a *fleet.Alloc) bool {
 // allocations.
 func free(a *fleet.Alloc, job *fleet.Job) bool {
 	another := a.Job != nil && job != nil && a.Job.CreateIndex < job.CreateIndex // of the same name, that was purged
-	return job.Stopped() || another || a.ServerTerminal() && !a.NeedsToReconnect() && !a.AwaitsPlacement()
+	return job.Stopped() || another || a.NoLongerWanted() && !a.NeedsToReconnect() && !a.AwaitsPlacement()
 }
 
 // alloc looks at an allocation that may go (free) when it is over and old.

@@ -63,6 +63,12 @@ func TestChoose(t *testing.T) {
 			w.report(w.place("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
 			w.place("nightly", fleet.JobTypeBatch)
 		}, 400 * day, want{}},
+		{"H20 what ended by itself is forgotten when it is retired", func(w *world) {
+			w.report(w.place("web", fleet.JobTypeService), fleet.ClientComplete)
+			a := w.place("web", fleet.JobTypeService)
+			w.report(a, fleet.ClientComplete)
+			w.change(a, func(a *fleet.Alloc) { a.Retired = true })
+		}, hour, want{allocs: 1, evals: 3}},
 		{"H20 a dead job goes after 4 hours, with all of it", func(w *world) {
 			w.report(w.place("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
 		}, 4 * hour, want{allocs: 1, evals: 1, jobs: 1}},

@@ -44,7 +44,7 @@ func (g *Group) Step() Step {
 	for _, a := range g.Allocs {
 		here := g.Draining(a.NodeID)
 		flagged := a.DesiredTransition.Migrate && here
-		if (!here || a.ClientTerminal()) && !a.ServerTerminal() && g.Forsaken(a) {
+		if (!here || a.ClientTerminal()) && !a.NoLongerWanted() && g.Forsaken(a) {
 			deferred++
 		}
 		switch {

@@ -23,6 +23,7 @@ type kind struct {
 	away    bool // unknown
 	ill     bool // its edge says that it is not healthy
 	failed  bool // for good
+	retired bool // and the hub has dealt with that
 }
 
 func (k kind) alloc(i int) *fleet.Alloc {
@@ -44,7 +45,7 @@ func (k kind) alloc(i int) *fleet.Alloc {
 		a.ClientDescription, a.DeploymentStatus = "sick", &fleet.AllocDeployment{Healthy: new(bool)}
 	}
 	if k.failed {
-		a.ClientStatus = fleet.ClientFailed
+		a.ClientStatus, a.Retired = fleet.ClientFailed, k.retired
 	}
 	if k.sick {
 		a.ClientDescription = "sick"
@@ -110,6 +111,7 @@ func TestGroup(t *testing.T) {
 		{"what failed for good elsewhere holds up nothing", false, 1, all(times(2, kind{node: staying, failed: true}), times(8, here)), 1, 0, false},
 		{"nor does it on the draining node", false, 1, all(times(2, kind{node: leaving, failed: true}), times(8, here)), 1, 2, false},
 		{"nor what is not healthy elsewhere, and is left so", false, 1, all(times(2, kind{node: staying, ill: true}), times(8, here)), 1, 0, false},
+		{"one that is retired is none that is wanted", false, 1, all(times(1, kind{node: staying, failed: true, retired: true}), times(8, there), times(2, here)), 1, 0, false},
 		{"it is no reason for more at once", false, 2, all(times(9, kind{node: staying, failed: true}), times(1, here)), 1, 0, false},
 		{"nor takes it a turn that another has", false, 1, all(times(2, kind{node: staying, failed: true}), times(1, flagged), times(7, here)), 0, 0, false},
 	} {

@@ -155,7 +155,7 @@ func (v *verified) lean(a *fleet.Alloc) fleet.Alloc {
 	return fleet.Alloc{
 		ID: a.ID, Namespace: a.Namespace, JobID: a.JobID, NodeID: a.NodeID,
 		JobVersion: a.JobVersion, JobHash: a.JobHash,
-		DesiredStatus: a.DesiredStatus, DesiredDescription: a.DesiredDescription, DesiredTransition: a.DesiredTransition, StopWindows: a.StopWindows,
+		DesiredStatus: a.DesiredStatus, DesiredDescription: a.DesiredDescription, DesiredTransition: a.DesiredTransition, StopWindows: a.StopWindows, Retired: a.Retired,
 		ClientStatus: a.ClientStatus, AllocStates: a.AllocStates, FollowupEvalID: a.FollowupEvalID,
 		RescheduleTracker: a.RescheduleTracker, NextAllocation: a.NextAllocation, DeploymentID: a.DeploymentID,
 	}

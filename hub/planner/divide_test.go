@@ -2,6 +2,7 @@ package planner_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"skerry/fleet"
@@ -61,6 +62,44 @@ func TestAPlanOfAnySizeIsCommitted(t *testing.T) {
 	}
 }
 
+// The first entry of a plan has the deployment that the plan begins, and what it says of
+// others; the entries after it have neither.
+func TestADeploymentIsInThePlansFirstEntry(t *testing.T) {
+	for _, allocs := range []int{0, 1, 2_500} {
+		t.Run(fmt.Sprint(allocs, " allocations"), func(t *testing.T) {
+			c := newCluster(t)
+			j, n := c.job("shop"), c.node("n1", 100_000)
+			c.lead()
+			var placed []fleet.Alloc
+			for range allocs {
+				placed = append(placed, c.alloc(j, n, 1))
+			}
+			for _, id := range []fleet.DeploymentID{"d1", "d2"} {
+				p := c.placing(j, placed...)
+				p.Deployment = &fleet.Deployment{ID: id, Namespace: "default", JobID: "shop", Status: fleet.DeploymentRunning}
+				if id == "d2" {
+					p.DeploymentUpdates = []fleet.DeploymentUpdate{{DeploymentID: "d1", Status: fleet.DeploymentFailed}}
+				}
+				before := len(c.plans)
+				if res := c.submit(p); !res.Full() {
+					t.Fatalf("rejected: %v", res.Rejected)
+				}
+				for i, entry := range c.plans[before:] {
+					begins := entry.NewDeployment != nil && entry.NewDeployment.ID == id
+					if first := i == 0; begins != first || len(entry.DeploymentUpdates) > 0 != (first && id == "d2") {
+						t.Errorf("%s, entry %d: begins %+v, updates %+v", id, i+1, entry.NewDeployment, entry.DeploymentUpdates)
+					}
+				}
+			}
+			for id, want := range map[fleet.DeploymentID]string{"d1": fleet.DeploymentFailed, "d2": fleet.DeploymentRunning} {
+				if d, ok := c.View().Deployment(id); !ok || d.Status != want {
+					t.Errorf("deployment %s is %+v, want it to be %s", id, d, want)
+				}
+			}
+		})
+	}
+}
+
 // A plan on one node that is divided is checked as a whole: it takes no more than fits.
 func TestADividedPlanDoesNotOverCommit(t *testing.T) {
 	c := newCluster(t)
@@ -81,6 +120,41 @@ func TestADividedPlanDoesNotOverCommit(t *testing.T) {
 	}
 	if used := c.View().Used(n).CPU; used != 2_000 {
 		t.Fatalf("%d MHz are used", used)
+	}
+}
+
+// A plan that no entry can hold, or that the state refuses, holds no room and keeps no later
+// plan back.
+func TestAPlanThatIsNotCommittedHoldsNothing(t *testing.T) {
+	for _, tooLarge := range []bool{true, false} {
+		t.Run(fmt.Sprintf("too large %t", tooLarge), func(t *testing.T) {
+			c := newCluster(t)
+			j, other, n := c.job("shop"), c.job("other"), c.node("n1", 1_000)
+			c.lead()
+			a := c.alloc(j, n, 1_000)
+			if tooLarge {
+				a.Name = strings.Repeat("x", state.MaxEntry)
+			} else {
+				c.gate = func(state.Plan) error {
+					c.gate = nil
+					changed := *j
+					changed.Priority = 60
+					c.must(state.JobRegister{Job: &changed})
+					return nil
+				}
+			}
+			res, err := c.planner.Submit(c.Context(), c.placing(j, a))
+			if tooLarge != (fleet.CodeOf(err) == fleet.CodeInvalid) || !tooLarge && res.Refused == "" {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			if res := c.submit(c.placing(other, c.alloc(other, n, 1_000))); !res.Full() {
+				t.Errorf("another job's plan: %+v", res)
+			}
+			j, _ = c.View().Job("default", "shop")
+			if res := c.submit(c.placing(j, c.alloc(j, c.node("n2", 1_000), 1_000))); !res.Full() || res.Refused != "" {
+				t.Errorf("the same job's next plan: %+v", res)
+			}
+		})
 	}
 }
 

@@ -373,7 +373,7 @@ func TestEntryIsLean(t *testing.T) {
 	old := a
 	old.TaskStates = map[string]fleet.TaskState{"web": {State: fleet.TaskRunning}}
 	old.Metrics = &fleet.AllocMetric{NodesEvaluated: 1}
-	old.DesiredStatus = fleet.DesiredStop
+	old.DesiredStatus, old.Retired = fleet.DesiredStop, true
 	c.must(state.JobDeregister{Namespace: "default", ID: "shop", Purge: true})
 	b := c.alloc(j, n, 10)
 	p := c.placing(j, b)
@@ -381,7 +381,7 @@ func TestEntryIsLean(t *testing.T) {
 	c.submit(p)
 	last := c.plans[len(c.plans)-1]
 	sent := last.Result.NodeUpdate[n][0]
-	if sent.TaskStates != nil || sent.Metrics != nil || sent.DesiredStatus != fleet.DesiredStop {
+	if sent.TaskStates != nil || sent.Metrics != nil || sent.DesiredStatus != fleet.DesiredStop || !sent.Retired {
 		t.Fatalf("sent: %+v", sent)
 	}
 	if len(last.Jobs) != 1 || len(c.plans[0].Jobs) != 0 || !c.exists(b) {

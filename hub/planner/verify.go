@@ -260,12 +260,12 @@ func (v *verified) checkPlacement(n *fleet.Node, need fleet.Resources, pending u
 }
 
 // checkChange says why an allocation that exists must not be changed as the plan
-// wants, or "". Stops are taken anywhere; what is to run on needs its node to be
+// wants, or "". Stops and retirements are taken anywhere; what is to run on needs its node to be
 // ready, full or not, eligible or not; and on a node that is away only unknown is.
 func checkChange(a, old *fleet.Alloc, n *fleet.Node) string {
 	ready := n != nil && n.Status == fleet.NodeReady
 	switch {
-	case a.ServerTerminal(), a.ClientStatus == fleet.ClientLost:
+	case a.NoLongerWanted(), a.ClientStatus == fleet.ClientLost:
 		return ""
 	case old.ServerTerminal():
 		return fmt.Sprintf("allocation %s is to stop", fleet.Short(a.ID))

@@ -46,8 +46,7 @@ type Step struct {
 // alone. A deployment that is paused, or not of the job's newest version (which the
 // scheduler ends), is left alone.
 func Next(p Picture) Step {
-	d := p.Deployment
-	if d.Status != fleet.DeploymentRunning || p.Job.Stopped() || !d.Of(p.Job) {
+	if !p.goesOn() {
 		return Step{}
 	}
 	if step, ok := p.unhealthy(); ok {
@@ -73,6 +72,12 @@ func Next(p Picture) Step {
 		}
 	}
 	return Step{Until: cutoff}
+}
+
+// goesOn reports whether the deployment runs, and is of the job's newest version.
+func (p Picture) goesOn() bool {
+	d := p.Deployment
+	return d.Status == fleet.DeploymentRunning && !p.Job.Stopped() && d.Of(p.Job)
 }
 
 // eval is an evaluation of the deployment's job.
@@ -135,7 +140,7 @@ func (p Picture) replaced(a *fleet.Alloc) bool {
 		return false
 	}
 	next, known := p.Alloc(a.NextAllocation)
-	return known && !next.ServerTerminal() && next.ClientStatus != fleet.ClientLost
+	return known && !next.NoLongerWanted() && next.ClientStatus != fleet.ClientLost
 }
 
 // retries reports whether a policy allows another attempt.
@@ -248,8 +253,8 @@ func (p Picture) settled(group string, whole []*fleet.Alloc) (n int, all bool) {
 		newest := p.newest(a)
 		serves := a.DeploymentStatus.IsHealthy() || a.DeploymentID == "" && a.ClientStatus == fleet.ClientRunning
 		switch {
-		case a.TaskGroup != group || a.ServerTerminal() && !p.back(a) && !p.vacated(a, newest):
-		case p.deferred(a), a.ServerTerminal() && p.Away(a.NodeID), newest && serves && !a.ClientTerminal(),
+		case a.TaskGroup != group || a.NoLongerWanted() && !p.back(a) && !p.vacated(a, newest):
+		case p.deferred(a), a.NoLongerWanted() && p.Away(a.NodeID), newest && serves && !a.ClientTerminal(),
 			newest && a.ClientStatus == fleet.ClientFailed && a.DeploymentID != p.Deployment.ID, // after an earlier deployment brought it up
 			!newest && full[p.Site(a.NodeID)], p.windowed(group) && p.shut(a, held):
 			posts[key] = true
@@ -275,7 +280,7 @@ func (p Picture) newest(a *fleet.Alloc) bool {
 func (p Picture) vacated(a *fleet.Alloc, newest bool) bool {
 	away := p.Away(a.NodeID)
 	if p.everywhere() && away {
-		return a.DesiredStatus == fleet.DesiredStop && a.NextAllocation == ""
+		return a.NoLongerWanted() && a.DesiredStatus != fleet.DesiredEvict && a.NextAllocation == ""
 	}
 	return (p.everywhere() || away && a.OccupiesNode()) && !newest && p.Deployment.Cleared(a)
 }
@@ -289,8 +294,8 @@ func (p Picture) fullSites(group string, whole []*fleet.Alloc) map[string]bool {
 	}
 	gone, full := map[string]int{}, map[string]bool{}
 	for _, a := range whole {
-		begun := !a.ServerTerminal() && a.ClientStatus == fleet.ClientUnknown && a.DeploymentID != "" && !a.DeploymentStatus.IsHealthy()
-		if a.TaskGroup == group && (begun || a.ServerTerminal() && p.Away(a.NodeID) && p.vacated(a, p.newest(a))) {
+		begun := !a.NoLongerWanted() && a.ClientStatus == fleet.ClientUnknown && a.DeploymentID != "" && !a.DeploymentStatus.IsHealthy()
+		if a.TaskGroup == group && (begun || a.NoLongerWanted() && p.Away(a.NodeID) && p.vacated(a, p.newest(a))) {
 			site := p.Site(a.NodeID)
 			gone[site]++
 			full[site] = gone[site] >= g.Update.MaxUnavailablePerSite

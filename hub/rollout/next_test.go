@@ -82,6 +82,37 @@ func TestWhoWasHealthyAndIsReplacedDoesNotCountTwice(t *testing.T) {
 	}
 }
 
+// What failed and is retired fails no deployment, nor does its deadline run for it.
+func TestRetiredFailsNothing(t *testing.T) {
+	for _, retired := range []bool{false, true} {
+		for _, deadline := range []time.Duration{0, time.Minute} {
+			job := &fleet.Job{ID: "web", Namespace: fleet.DefaultNamespace, Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{
+				Name: "g", Count: 1, Update: &fleet.Update{MaxParallel: 1},
+			}}}
+			d := &fleet.Deployment{
+				ID: "d", JobID: job.ID, Namespace: job.Namespace, Status: fleet.DeploymentRunning,
+				TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1, ProgressDeadline: deadline, RequireProgressBy: time.Unix(60, 0)}},
+			}
+			healthy, unhealthy := true, false
+			allocs := []*fleet.Alloc{
+				{ID: "a", Name: "web.g[1]", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed, Retired: retired, DeploymentStatus: &fleet.AllocDeployment{Healthy: &unhealthy}},
+				{ID: "b", Name: "web.g[0]", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientRunning, DeploymentStatus: &fleet.AllocDeployment{Healthy: &healthy}},
+			}
+			p := rollout.Picture{
+				Deployment: d, Job: job, Progress: rollout.NewProgress(allocs...), Alloc: among(allocs), Now: time.Unix(60, 0), NewEval: func() fleet.EvalID { return "e" },
+				Whole:    func() []*fleet.Alloc { return allocs },
+				Waits:    func(string) bool { return false },
+				Versions: func() []*fleet.Job { return nil },
+				Away:     nobody,
+			}
+			c, ok := rollout.Next(p).Command.(state.DeploymentStatus)
+			if failed := ok && c.Update.Status == fleet.DeploymentFailed; failed == retired {
+				t.Errorf("retired %v, a deadline of %s: failed %v", retired, deadline, failed)
+			}
+		}
+	}
+}
+
 // Where people alone judge health, a failed allocation fails no deployment, and asks for no
 // other attempt; that they say so does, and so does the progress deadline.
 func TestHealthByHandDoesNotFailByItself(t *testing.T) {

@@ -90,10 +90,10 @@ func (p *Progress) count(a *fleet.Alloc, in bool) {
 		}
 	}
 	keep(p.allocs, a, in)
-	keep(g.canaries, a, in && s.IsCanary() && !a.ServerTerminal())
-	keep(g.unhealthy, a, in && s.IsUnhealthy() && !a.ServerTerminal())
+	keep(g.canaries, a, in && s.IsCanary() && !a.NoLongerWanted())
+	keep(g.unhealthy, a, in && s.IsUnhealthy() && !a.NoLongerWanted())
 	failed := s.IsUnhealthy() || a.ClientStatus == fleet.ClientFailed
-	keep(p.bad, a, in && failed && !a.ServerTerminal() && !a.DesiredTransition.Reschedule)
+	keep(p.bad, a, in && failed && !a.NoLongerWanted() && !a.DesiredTransition.Reschedule)
 }
 
 func keep(set map[fleet.AllocID]*fleet.Alloc, a *fleet.Alloc, in bool) {

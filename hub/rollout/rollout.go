@@ -131,8 +131,8 @@ func (w *Watcher) follow(ctx context.Context, id fleet.DeploymentID) {
 			return
 		}
 		progress = progress.update(view, id)
-		p := w.picture(d, seen)
-		p.Progress = progress
+		p := pictureOf(w.cfg.State.View(), d, w.cfg.Now())
+		p.Progress, p.Seen, p.NewEval = progress, seen, func() fleet.EvalID { return fleet.EvalID(w.cfg.NewID()) }
 		step := Next(p)
 		if step.Command != nil {
 			if w.commit(ctx, log, step) {
@@ -148,10 +148,9 @@ func (w *Watcher) follow(ctx context.Context, id fleet.DeploymentID) {
 	}
 }
 
-// picture is what Next needs besides the allocations. It is read, not watched.
-func (w *Watcher) picture(d *fleet.Deployment, seen fleet.Index) Picture {
-	view := w.cfg.State.View()
-	p := Picture{Deployment: d, Seen: seen, Now: w.cfg.Now(), NewEval: func() fleet.EvalID { return fleet.EvalID(w.cfg.NewID()) }}
+// pictureOf is what is known of a deployment besides its Progress. It is read, not watched.
+func pictureOf(view *state.View, d *fleet.Deployment, now time.Time) Picture {
+	p := Picture{Deployment: d, Now: now}
 	p.Job, _ = view.Job(d.Namespace, d.JobID)
 	p.Waits = func(group string) bool {
 		for e := range view.EvalsByJob(d.Namespace, d.JobID) {

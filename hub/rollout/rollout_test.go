@@ -300,6 +300,10 @@ func TestWatcher(t *testing.T) {
 			time.Sleep(24 * time.Hour)
 			synctest.Wait()
 			c.status(d, fleet.DeploymentRunning, "")
+			running, _ := c.store.View().Deployment(d)
+			if o, ok := rollout.OutlookOf(c.store.View(), running, time.Now()); !ok || !o.Deadline.IsZero() || !o.Deferred {
+				c.Errorf("its outlook is %+v", o)
+			}
 			c.must(state.SessionOpen{NodeID: node, Session: 2, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.now()})
 			time.Sleep(59 * time.Second)
 			synctest.Wait()

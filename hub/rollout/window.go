@@ -61,7 +61,7 @@ func (p Picture) deadline(group string, s fleet.DeploymentState) time.Time {
 		return by
 	}
 	for _, a := range p.Whole() {
-		if a.TaskGroup != group || a.ServerTerminal() || a.JobVersion == p.Job.Version && a.DeploymentStatus.IsHealthy() {
+		if a.TaskGroup != group || a.NoLongerWanted() || a.JobVersion == p.Job.Version && a.DeploymentStatus.IsHealthy() {
 			continue
 		}
 		if w := p.window(a); w.Open && w.Since.Add(s.ProgressDeadline).After(by) {
@@ -82,7 +82,7 @@ func (p Picture) opens() time.Time {
 		whole := p.Whole()
 		held := p.heldBack(name, whole)
 		for _, a := range whole {
-			if a.TaskGroup != name || a.ServerTerminal() || a.ClientStatus == fleet.ClientUnknown || !p.shut(a, held) {
+			if a.TaskGroup != name || a.NoLongerWanted() || a.ClientStatus == fleet.ClientUnknown || !p.shut(a, held) {
 				continue
 			}
 			if at := p.window(a).Next; !at.IsZero() && (first.IsZero() || at.Before(first)) {

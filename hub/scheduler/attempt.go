@@ -28,10 +28,13 @@ type attempt struct {
 	evicted    []*fleet.Alloc                // of other jobs
 	named      map[fleet.NodeID]bool         // where a placement has named what was evicted for it
 	replaced   map[fleet.AllocID]bool        // whose replacement was placed
-	makeRoom   map[fleet.AllocID]bool        // that stop first, so that there is room
+	makeRoom   map[fleet.AllocID]bool        // that stop first, so that there is room, each for one placement
 	failed     map[string]*fleet.AllocMetric // by group
 	queued     map[string]int                // by group
 	promised   map[string]int                // by group, how many of queued wait for room that is made for them
+
+	stopping      map[fleet.NodeID][]*fleet.Alloc // of the job: told to stop, and not ended yet
+	stoppingNodes []fleet.NodeID                  // where those are
 }
 
 // newAttempt decides what is to be done for job, and finds nodes for it.
@@ -169,6 +172,7 @@ func (a *attempt) rank(allocs []*fleet.Alloc) error {
 	if len(counts) == 0 {
 		return nil
 	}
+	a.findStopping(allocs)
 	stops := map[fleet.AllocID]reconcile.Change{}
 	for _, c := range a.decisions.Stops {
 		stops[c.Alloc.ID] = c
@@ -202,6 +206,20 @@ func (a *attempt) ranking(name string, job *fleet.Job, p *reconcile.Placement, c
 	r.target = max(r.target, counts[p.Group])
 	a.rankings[name] = r
 	return r, nil
+}
+
+// findStopping finds the job's allocations that were told to stop and have not ended.
+func (a *attempt) findStopping(allocs []*fleet.Alloc) {
+	a.stopping = map[fleet.NodeID][]*fleet.Alloc{}
+	for _, al := range allocs {
+		if !al.ServerTerminal() || al.ClientTerminal() || al.ClientStatus == fleet.ClientUnknown {
+			continue
+		}
+		if a.stopping[al.NodeID] == nil {
+			a.stoppingNodes = append(a.stoppingNodes, al.NodeID)
+		}
+		a.stopping[al.NodeID] = append(a.stopping[al.NodeID], al)
+	}
 }
 
 // tenancy counts the job's allocations that are there and stay there.
@@ -255,7 +273,9 @@ func (a *attempt) place(r *ranking, p reconcile.Placement, stops map[fleet.Alloc
 		a.promised[p.Group]++
 		return
 	}
-	if a.preempts {
+	if a.awaitStopping(r, p) {
+		a.promised[p.Group]++
+	} else if a.preempts {
 		victims, room := r.preempt(p)
 		a.evicted = append(a.evicted, victims...)
 		if room {
@@ -265,6 +285,34 @@ func (a *attempt) place(r *ranking, p reconcile.Placement, stops map[fleet.Alloc
 	if prev != nil {
 		r.move(prev, 1)
 	}
+}
+
+// awaitStopping reports whether a placement finds room as soon as an allocation of the job
+// has ended that was told to stop before, and if so takes that room.
+func (a *attempt) awaitStopping(r *ranking, p reconcile.Placement) bool {
+	if p.Node != "" {
+		return a.awaitStoppingOn(p.Node, r)
+	}
+	if p.Previous != nil && a.awaitStoppingOn(p.Previous.NodeID, r) {
+		return true
+	}
+	for ; r.stoppingTried < len(a.stoppingNodes); r.stoppingTried++ {
+		if a.awaitStoppingOn(a.stoppingNodes[r.stoppingTried], r) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaitStoppingOn is awaitStopping for one node.
+func (a *attempt) awaitStoppingOn(id fleet.NodeID, r *ranking) bool {
+	for _, al := range a.stopping[id] {
+		if !a.makeRoom[al.ID] && r.roomAfter(al) {
+			a.makeRoom[al.ID] = true
+			return true
+		}
+	}
+	return false
 }
 
 // alloc makes the allocation of a placement.
@@ -322,6 +370,21 @@ func (a *attempt) preempted(id fleet.NodeID) []fleet.AllocID {
 	return gone
 }
 
+// failures says, by group, why placements found no node. One that waits until what makes
+// room for it has stopped is none of them.
+func (a *attempt) failures() map[string]*fleet.AllocMetric {
+	failures := map[string]*fleet.AllocMetric{}
+	for group, m := range a.failed {
+		// A system job that suits no node wants none: it has failed with nothing queued.
+		if n := a.queued[group] - a.promised[group]; n > 0 || a.queued[group] == 0 {
+			less := *m
+			less.CoalescedFailures = max(n-1, 0)
+			failures[group] = &less
+		}
+	}
+	return failures
+}
+
 // reasons returns a line for each decision and for what could not be placed.
 func (a *attempt) reasons() []string {
 	lines := a.decisions.Reasons()
@@ -333,7 +396,7 @@ func (a *attempt) reasons() []string {
 	}
 	for _, g := range a.job.TaskGroups {
 		if n := a.promised[g.Name]; n > 0 {
-			lines = append(lines, fmt.Sprintf("wait %s: %d of them, until what makes room has stopped", g.Name, n))
+			lines = append(lines, fmt.Sprintf("wait %s: %d of them, until the allocations that make room have stopped", g.Name, n))
 		}
 		switch m, n := a.failed[g.Name], a.queued[g.Name]-a.promised[g.Name]; {
 		case m == nil:

@@ -84,3 +84,64 @@ func TestRoomOfAReplacementIsKept(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// A port that an older version of the job holds is no failure: the evaluation says how many
+// wait until that has stopped, also when it is looked at again before that.
+func TestRoomThatStopsIsNoFailure(t *testing.T) {
+	static := func(count int, version string, change ...func(*fleet.Job)) *fleet.Job {
+		return job(count, append(change, func(j *fleet.Job) {
+			j.TaskGroups[0].Networks = []fleet.NetworkResource{{ReservedPorts: []fleet.Port{{Label: "web", Value: 80}}}}
+			task(j).Env = map[string]string{"version": version}
+		})...)
+	}
+	for name, tc := range map[string]struct {
+		change          func(*fleet.Job)
+		count           int // of the newer version
+		waits, failures int
+	}{
+		"a service":           {func(*fleet.Job) {}, 2, 2, 0},
+		"one more than nodes": {func(*fleet.Job) {}, 3, 2, 1},
+		"a system job":        {func(j *fleet.Job) { j.Type, j.TaskGroups[0].ReschedulePolicy = fleet.JobTypeSystem, nil }, 1, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			c.nodes(2)
+			c.register(static(min(tc.count, 2), "1", tc.change))
+			old := c.alive()
+			for _, a := range old {
+				c.report(a, fleet.ClientRunning)
+			}
+			check := func(e *fleet.Evaluation) {
+				t.Helper()
+				failed := 0
+				if m := e.FailedTGAllocs["web"]; m != nil {
+					failed = m.CoalescedFailures + 1
+				}
+				if e.AwaitsRoom["web"] != tc.waits || failed != tc.failures || e.QueuedAllocations["web"] != tc.waits+tc.failures {
+					t.Errorf("%s: %d wait, %d failed, queued %v", e.Status, e.AwaitsRoom["web"], failed, e.QueuedAllocations)
+				}
+				if why := "waits until the allocations that make room have stopped"; e.Status == fleet.EvalBlocked && (e.StatusDescription == why) != (tc.failures == 0) {
+					t.Errorf("it %s", e.StatusDescription)
+				}
+			}
+			e := c.register(static(tc.count, "2", tc.change))
+			check(e)
+			check(c.mustEval(e.BlockedEval))
+			again := c.register(static(tc.count, "2", tc.change))
+			check(again)
+			if again.BlockedEval != e.BlockedEval {
+				t.Errorf("two evaluations wait")
+			}
+			check(c.schedule(e.BlockedEval))
+			for _, a := range old {
+				c.report(a, fleet.ClientComplete)
+			}
+			if e := c.schedule(e.BlockedEval); len(c.alive()) != 2 || len(e.AwaitsRoom) != 0 {
+				t.Errorf("%d placed, %v wait", len(c.alive()), e.AwaitsRoom)
+			}
+			if e := c.register(static(1, "1", func(j *fleet.Job) { j.ID = "other" })); len(e.AwaitsRoom) != 0 || len(e.FailedTGAllocs) != 1 {
+				t.Errorf("of another job %v wait, %v failed", e.AwaitsRoom, e.FailedTGAllocs)
+			}
+		})
+	}
+}

@@ -47,15 +47,10 @@ func DryRun(v *state.View, job *fleet.Job, now time.Time) (Outcome, error) {
 	}
 	out := Outcome{
 		Decisions: a.decisions, Placements: a.placements, Promised: a.promised, Reasons: a.reasons(),
-		Failed: map[string]*fleet.AllocMetric{}, NoNode: map[string]int{}, Updates: a.updates(), Created: a.created(),
+		Failed: a.failures(), NoNode: map[string]int{}, Updates: a.updates(), Created: a.created(),
 	}
-	for group, m := range a.failed {
-		// A system job that suits no node wants none: it has failed with nothing queued.
-		if n := a.queued[group] - a.promised[group]; n > 0 || a.queued[group] == 0 {
-			less := *m
-			less.CoalescedFailures = max(n-1, 0)
-			out.Failed[group], out.NoNode[group] = &less, n
-		}
+	for group := range out.Failed {
+		out.NoNode[group] = a.queued[group] - a.promised[group]
 	}
 	return out, nil
 }

@@ -28,9 +28,9 @@ func TestDryRunTellsWhatWaits(t *testing.T) {
 		{"all placed", nil, job(2), 2, 0, 2, 0, 0, "place web.web[1]", "wait"},
 		{"half of it", nil, job(2, big), 2, 0, 1, 1, 0, "wait web: no node for 1 of them", "makes room"},
 		{"none of it", nil, job(2, nowhere), 2, 0, 0, 2, 0, "wait web: no node for 2 of them", "makes room"},
-		{"in the room of what it replaces", job(1, big), job(1, big, env), 0, 1, 0, 0, 1, "wait web: 1 of them, until what makes room has stopped", "no node"},
+		{"in the room of what it replaces", job(1, big), job(1, big, env), 0, 1, 0, 0, 1, "wait web: 1 of them, until the allocations that make room have stopped", "no node"},
 		{"one more beside that", job(1, big), job(2, big, env), 1, 1, 0, 1, 1, "wait web: no node for 1 of them", "2 of them"},
-		{"in the room of what is evicted", job(1, big, low), job(1, big), 1, 0, 0, 0, 1, "wait web: 1 of them, until what makes room has stopped", "no node"},
+		{"in the room of what is evicted", job(1, big, low), job(1, big), 1, 0, 0, 0, 1, "wait web: 1 of them, until the allocations that make room have stopped", "no node"},
 		{"a system job that suits none", nil, job(1, system, nowhere), 0, 0, 0, 0, 0, "place nothing of web: no node suits it", "wait"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

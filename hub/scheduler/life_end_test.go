@@ -120,7 +120,7 @@ func (s *scene) rest() error {
 		if a.ClientStatus == fleet.ClientUnknown {
 			return fmt.Errorf("%s is unknown", a.Name)
 		}
-		if a.DesiredStatus == fleet.DesiredRun && a.ClientStatus != fleet.ClientLost && !(a.DeploymentStatus.IsCanary() && !s.everywhere()) {
+		if !a.NoLongerWanted() && a.ClientStatus != fleet.ClientLost && !(a.DeploymentStatus.IsCanary() && !s.everywhere()) {
 			if !(fleet.RunsToCompletion(s.job.Type) && a.ClientTerminal() && s.outdated(a)) { // then all of it runs again
 				has[s.key(a)] = true
 			}

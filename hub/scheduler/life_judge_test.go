@@ -93,14 +93,19 @@ func (l *life) judgeDeployments(v *state.View) error {
 	return nil
 }
 
-// judgeForGood: what was told to stop stays so, and what ended has ended.
+// judgeForGood: what was told to stop or is retired stays so, and what ended has ended. What
+// ended by itself is not told to stop, but where it failed and its policy has it replaced.
 func (l *life) judgeForGood(v *state.View) error {
 	for old := range l.before.Allocs("*", "") {
 		a, ok := v.Alloc(old.ID)
 		if !ok {
 			continue
 		}
-		if old.ServerTerminal() && !a.ServerTerminal() || old.EndedOnEdge() && a.ReportedStatus != old.ReportedStatus {
+		rescheduled := a.ClientStatus == fleet.ClientFailed && !fleet.RunsEverywhere(a.Job.Type)
+		if !old.ServerTerminal() && old.EndedOnEdge() && a.ServerTerminal() && !rescheduled {
+			return fmt.Errorf("%s %s had ended by itself, it was %s, and is to %s: %s", a.Name, a.ID, old.ReportedStatus, a.DesiredStatus, a.DesiredDescription)
+		}
+		if old.Retired && !a.Retired || old.ServerTerminal() && !a.ServerTerminal() || old.EndedOnEdge() && a.ReportedStatus != old.ReportedStatus {
 			return fmt.Errorf("%s %s was %s/%s and is %s/%s", a.Name, a.ID, old.DesiredStatus, old.ReportedStatus, a.DesiredStatus, a.ReportedStatus)
 		}
 	}

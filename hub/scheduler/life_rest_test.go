@@ -46,7 +46,7 @@ func (s *scene) goesOn() bool {
 	away, serves := len(s.emptiedAway()) > 0, false
 	for _, a := range s.allocs {
 		seen := s.inSight(s.v, a)
-		away = away || !seen && !a.ServerTerminal()
+		away = away || !seen && !a.NoLongerWanted()
 		serves = serves || seen && a.DesiredStatus == fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning && a.DeploymentStatus.IsHealthy()
 	}
 	if s.dep.RequiresPromotion() {

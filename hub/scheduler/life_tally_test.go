@@ -21,6 +21,7 @@ var expected = map[string]int{
 	"placed for what was lost or had failed": 200,
 	"taken in place":                         60,
 	"stopped":                                20,
+	"retired":                                450,
 	"out of sight":                           100,
 	"back from out of sight":                 200,
 	"lost":                                   100,
@@ -28,21 +29,21 @@ var expected = map[string]int{
 	"waits for capacity":                     60,
 	"full nodes":                             30,
 	"room made for a job":                    150,
-	"gave way to room that is made for another": 1500,
-	"deployments begun":                         30,
-	"deployments successful":                    60,
-	"deployments failed":                        300,
-	"deployments cancelled":                     100,
-	"jobs rolled back":                          3000,
-	"canaries placed":                           400,
-	"canaries promoted":                         1200,
-	"drains over":                               300,
-	"taken down for a newer version":            250,
-	"taken down before it was seen healthy":     15000,
-	"taken down where a site has its limit":     1500,
-	"judged anew, by a later deployment":        10000,
-	"emptied for a newer version":               5000,
-	"ended while the newest version is held":    250,
+	"failed for room that is made for another": 9000,
+	"deployments begun":                        30,
+	"deployments successful":                   60,
+	"deployments failed":                       300,
+	"deployments cancelled":                    100,
+	"jobs rolled back":                         3000,
+	"canaries placed":                          400,
+	"canaries promoted":                        1200,
+	"drains over":                              300,
+	"taken down for a newer version":           250,
+	"taken down before it was seen healthy":    15000,
+	"taken down where a site has its limit":    1500,
+	"judged anew, by a later deployment":       10000,
+	"emptied for a newer version":              5000,
+	"ended while the newest version is held":   250,
 }
 
 func (t tally) add(other tally) {
@@ -111,7 +112,7 @@ func (l *life) observe(v *state.View) {
 			l.reached("room made for a job", 1)
 		}
 		if m := e.FailedTGAllocs["web"]; m != nil && m.DimensionExhausted[roomIsMade] > 0 && e.ModifyIndex > l.before.Index() {
-			l.reached("gave way to room that is made for another", 1)
+			l.reached("failed for room that is made for another", 1)
 		}
 	}
 	l.observeDeployments(v)
@@ -134,6 +135,9 @@ func (l *life) observeChange(v *state.View, old, a *fleet.Alloc) {
 		}
 	}
 	became("stopped", old.DesiredStatus, a.DesiredStatus, fleet.DesiredStop)
+	if a.Retired && !old.Retired {
+		l.reached("retired", 1)
+	}
 	became("evicted", old.DesiredStatus, a.DesiredStatus, fleet.DesiredEvict)
 	became("out of sight", old.ClientStatus, a.ClientStatus, fleet.ClientUnknown)
 	became("lost", old.ClientStatus, a.ClientStatus, fleet.ClientLost)

@@ -87,7 +87,11 @@ func (l *life) describe(v *state.View, line string) {
 	fmt.Fprintf(l.trace, "%s\n", line)
 	for _, a := range slices.SortedFunc(v.Allocs("*", ""), byCreation) {
 		n, _ := v.Node(a.NodeID)
-		fmt.Fprintf(l.trace, "  %s %s on %s(%s) v%d %s/%s (%s)", a.Name, a.ID[:8], n.Name, n.Status, a.JobVersion, a.DesiredStatus, a.ClientStatus, a.DesiredDescription)
+		retired := ""
+		if a.Retired {
+			retired = " retired"
+		}
+		fmt.Fprintf(l.trace, "  %s %s on %s(%s) v%d %s/%s%s (%s)", a.Name, a.ID[:8], n.Name, n.Status, a.JobVersion, a.DesiredStatus, a.ClientStatus, retired, a.DesiredDescription)
 		if a.DeploymentID != "" {
 			fmt.Fprintf(l.trace, " in %s healthy=%t canary=%t", a.DeploymentID[:8], a.DeploymentStatus.IsHealthy(), a.DeploymentStatus.IsCanary())
 		}

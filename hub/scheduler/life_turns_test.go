@@ -154,13 +154,13 @@ func (s *scene) emptied() int {
 	}
 	has, empty := map[fleet.NodeID]bool{}, map[fleet.NodeID]bool{}
 	for _, a := range s.allocs {
-		has[a.NodeID] = has[a.NodeID] || !a.Terminal() || a.DesiredStatus == fleet.DesiredRun
+		has[a.NodeID] = has[a.NodeID] || !a.NoLongerWanted()
 	}
 	for _, a := range s.allocs {
 		n, ok := s.v.Node(a.NodeID)
 		old, known := s.l.before.Alloc(a.ID)
-		if ok && n.Schedulable() && !has[a.NodeID] && known && old.DesiredStatus == fleet.DesiredStop && a.NextAllocation == "" &&
-			a.AllocModifyIndex >= s.dep.CreateIndex && !a.DesiredTransition.Migrate && s.outdated(a) {
+		if ok && n.Schedulable() && !has[a.NodeID] && known && old.NoLongerWanted() && a.Vacated() &&
+			a.AllocModifyIndex >= s.dep.CreateIndex && s.outdated(a) {
 			empty[a.NodeID] = true
 		}
 	}
@@ -184,7 +184,7 @@ func (s *scene) emptiedAway() (list []*fleet.Alloc) {
 		n, ok := s.v.Node(id)
 		old, known := s.l.before.Alloc(a.ID)
 		if ok && n.Status != fleet.NodeReady && n.SchedulingEligibility == fleet.NodeEligible && (n.NodePool != "classic" || n.Status == fleet.NodeInitializing) &&
-			known && old.ServerTerminal() && a.NextAllocation == "" && a.Job.CreateIndex == s.job.CreateIndex {
+			known && old.NoLongerWanted() && a.NextAllocation == "" && a.Job.CreateIndex == s.job.CreateIndex {
 			list = append(list, a)
 		}
 	}

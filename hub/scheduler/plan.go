@@ -32,6 +32,7 @@ func (a *attempt) plan(token string) fleet.Plan {
 			p.NodeUpdate[c.Alloc.NodeID] = append(p.NodeUpdate[c.Alloc.NodeID], c.Unplaced(a.job))
 		}
 	}
+	update(p.NodeUpdate, a.decisions.Retired, a.stops)
 	update(p.NodeUpdate, a.decisions.Lost, all)
 	update(p.NodeUpdate, a.decisions.Unknown, all)
 	update(p.NodeUpdate, a.decisions.Reconnects, all)
@@ -56,7 +57,7 @@ func (a *attempt) plan(token string) fleet.Plan {
 	return p
 }
 
-// stops reports whether a stop takes place: one that is made for a replacement
+// stops reports whether a stop, or a retirement, takes place: one that is made for a replacement
 // does only where there is one, or where it makes room for it.
 func (a *attempt) stops(c reconcile.Change) bool {
 	if c.Reschedules {
@@ -79,9 +80,8 @@ func (a *attempt) evals() []fleet.Evaluation {
 	done := *a.eval
 	done.Status, done.StatusDescription = fleet.EvalComplete, ""
 	done.SnapshotIndex, done.ModifyTime = a.view.Index(), a.now.UnixNano()
-	done.QueuedAllocations, done.FailedTGAllocs = a.queued, nil
-	done.ClassEligibility, done.EscapedClass = nil, false
-	done.FailedTGAllocs, done.AwaitedNodes = a.failed, nil
+	done.QueuedAllocations, done.FailedTGAllocs, done.AwaitsRoom = a.queued, a.failures(), a.promised
+	done.ClassEligibility, done.EscapedClass, done.AwaitedNodes = nil, false, nil
 	done.DeploymentID, done.PlanAnnotations = a.deployment(), &fleet.PlanAnnotations{DesiredTGUpdates: a.updates()}
 	if len(a.failed) == 0 || !a.waits() {
 		return append(out, done)
@@ -134,9 +134,12 @@ func (a *attempt) block(e fleet.Evaluation, trigger string) fleet.Evaluation {
 		e.Priority, e.JobModifyIndex = a.job.Priority, a.job.JobModifyIndex
 	}
 	e.Status, e.TriggeredBy = fleet.EvalBlocked, trigger
-	e.StatusDescription = "waits for capacity: not all could be placed"
 	e.SnapshotIndex, e.ModifyTime = a.view.Index(), a.now.UnixNano()
-	e.FailedTGAllocs, e.QueuedAllocations = a.failed, a.queued
+	e.FailedTGAllocs, e.QueuedAllocations, e.AwaitsRoom = a.failures(), a.queued, a.promised
+	e.StatusDescription = "waits for capacity: not all could be placed"
+	if len(e.FailedTGAllocs) == 0 {
+		e.StatusDescription = "waits until the allocations that make room have stopped"
+	}
 	e.AwaitedNodes = a.awaits()
 	e.ClassEligibility, e.EscapedClass = map[string]bool{}, false
 	for _, group := range slices.Sorted(maps.Keys(a.failed)) {
@@ -160,7 +163,8 @@ func (a *attempt) awaits() []fleet.NodeID {
 func (a *attempt) gaveUp(attempts int) []fleet.Evaluation {
 	blocked := a.block(a.blocked(), fleet.TriggerMaxPlanAttempts)
 	blocked.StatusDescription = "waits for a change: plans were refused too often"
-	blocked.EscapedClass, blocked.AwaitedNodes = true, nil // of what was refused nothing was evicted
+	blocked.EscapedClass, blocked.AwaitedNodes, blocked.AwaitsRoom = true, nil, nil // of what was refused nothing was evicted, or stopped
+	blocked.FailedTGAllocs = a.failed
 	done := *a.eval
 	done.Status, done.BlockedEval = fleet.EvalFailed, blocked.ID
 	done.StatusDescription = fmt.Sprintf("maximum attempts reached (%d)", attempts)

@@ -61,8 +61,10 @@ type ranking struct {
 	drawn     []*candidate          // as byNode, in order
 	hopeless  bool                  // no eviction helps
 	asked     map[fleet.NodeID]bool // looked at out of turn
-	metric    fleet.AllocMetric     // of all nodes looked at so far
-	shown     int                   // placements that showed others
+	// stoppingTried is how many of attempt.stoppingNodes make no room for the group.
+	stoppingTried int
+	metric        fleet.AllocMetric // of all nodes looked at so far
+	shown         int               // placements that showed others
 }
 
 // candidate is a node on which the group may run.

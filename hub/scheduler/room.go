@@ -147,7 +147,9 @@ func (r *ranking) roomAfter(prev *fleet.Alloc) bool {
 		return false
 	}
 	r.tenants.after[n.ID] = after
-	r.tenants.await(n.ID)
+	if !prev.AwaitsWindow() { // which may open in days: until then the room is anybody's
+		r.tenants.await(n.ID)
+	}
 	r.occupy(n, 1)
 	return true
 }

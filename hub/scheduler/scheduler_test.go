@@ -624,6 +624,45 @@ func TestFailedWithoutRoom(t *testing.T) {
 	}
 }
 
+// TestEndedIsRetired has allocations end by themselves: what completed, or is not needed any
+// more, keeps its desired status, and what failed and is replaced is stopped. No later
+// evaluation replaces any of them again, and the names are free.
+func TestEndedIsRetired(t *testing.T) {
+	c := newCluster(t)
+	c.nodes(2)
+	spec := func(count int) *fleet.Job {
+		return job(count, func(j *fleet.Job) { j.TaskGroups[0].ReschedulePolicy = &fleet.ReschedulePolicy{Unlimited: true} })
+	}
+	c.register(spec(2))
+	completed, failed := c.alive()[0], c.alive()[1]
+	c.report(completed, fleet.ClientComplete)
+	c.report(failed, fleet.ClientFailed)
+	c.settle()
+	for range 2 {
+		if got := names(c.alive()); got != "web.web[0] web.web[1]" {
+			t.Fatalf("alive: %s", got)
+		}
+		c.register(spec(2))
+	}
+	v := c.store.View()
+	if a, _ := v.Alloc(completed.ID); a.DesiredStatus != fleet.DesiredRun || !a.Retired || a.NextAllocation == "" {
+		t.Errorf("what completed is to %s, retired %v, replaced by %q", a.DesiredStatus, a.Retired, a.NextAllocation)
+	}
+	if a, _ := v.Alloc(failed.ID); a.DesiredStatus != fleet.DesiredStop || a.Retired {
+		t.Errorf("what failed is to %s, retired %v", a.DesiredStatus, a.Retired)
+	}
+	surplus := c.alive()[1]
+	c.report(surplus, fleet.ClientComplete)
+	c.register(spec(1))
+	if a, _ := c.store.View().Alloc(surplus.ID); a.DesiredStatus != fleet.DesiredRun || !a.Retired {
+		t.Errorf("what is not needed and completed is to %s, retired %v", a.DesiredStatus, a.Retired)
+	}
+	c.register(spec(2))
+	if got := names(c.alive()); got != "web.web[0] web.web[1]" {
+		t.Errorf("alive again: %s", got)
+	}
+}
+
 // TestStopLeavesWhatEnded stops jobs of which something has ended by itself: that gets no new
 // desired status. Registered again, the job starts afresh, whatever its policy says of that.
 func TestStopLeavesWhatEnded(t *testing.T) {

@@ -28,13 +28,17 @@ func (t *tx) allocsOn(id fleet.NodeID) []fleet.AllocID {
 }
 
 // changeAlloc changes an allocation that exists and keeps the books: indexes,
-// counts, the capacity that its end frees, and what its edge has to hear of.
+// counts, the capacity that its end frees, and what its edge has to hear of. One that is
+// retired and does not stay ended is to stop.
 func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *allocRow {
 	a := t.ownAlloc(id)
 	before := a.Alloc
 	change(a)
+	if a.Retired && !a.ClientTerminal() && !a.ServerTerminal() {
+		a.DesiredStatus, a.DesiredDescription = fleet.DesiredStop, "it had ended, and runs again"
+	}
 	a.ModifyIndex, a.ModifyTime = t.index, now
-	if a.DesiredStatus != before.DesiredStatus || a.JobHash != before.JobHash || a.JobVersion != before.JobVersion ||
+	if a.DesiredStatus != before.DesiredStatus || a.Retired != before.Retired || a.JobHash != before.JobHash || a.JobVersion != before.JobVersion ||
 		a.DeploymentID != before.DeploymentID || !slices.Equal(a.StopWindows, before.StopWindows) ||
 		a.ServerTerminal() && a.DesiredTransition.NoShutdownDelay != before.DesiredTransition.NoShutdownDelay {
 		a.AllocModifyIndex = t.index
@@ -106,6 +110,7 @@ func (t *tx) allocStop(c AllocStop) Result {
 		}
 		t.changeAlloc(id, c.Now, func(a *allocRow) {
 			a.DesiredTransition.Migrate = true
+			a.DesiredTransition.Reschedule = a.DesiredTransition.Reschedule || c.Reschedule
 			a.DesiredTransition.NoShutdownDelay = a.DesiredTransition.NoShutdownDelay || c.NoShutdownDelay
 			a.history.add(t.allocMark(a, "stop asked for", "", c.Now))
 		})

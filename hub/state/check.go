@@ -69,6 +69,9 @@ func (c *checker) allocs() {
 			}
 		}
 		c.desired[a.NodeID] = max(c.desired[a.NodeID], a.AllocModifyIndex)
+		if a.Retired && !a.ClientTerminal() && !a.ServerTerminal() {
+			c.fail("allocation %s is retired and is %s", a.ID, a.ClientStatus)
+		}
 		switch {
 		case a.Job == nil:
 			c.fail("allocation %s has no job", a.ID)
@@ -260,6 +263,8 @@ func CheckStep(prev, next *View) error {
 		case !ok:
 		case old.ServerTerminal() && !a.ServerTerminal():
 			fail("allocation %s was to stop and is to run again", old.ID)
+		case old.Retired && !a.Retired:
+			fail("allocation %s was retired and is wanted again", old.ID)
 		case a.NodeID != old.NodeID || a.CreateIndex != old.CreateIndex:
 			fail("allocation %s is another one", old.ID)
 		case len(a.AllocStates) < len(old.AllocStates):

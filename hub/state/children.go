@@ -65,6 +65,9 @@ func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
 		return Result{Err: err}
 	case !row.job.IsPeriodic():
 		return refused(fleet.CodeInvalid, "launch job %s: it is not periodic", c.ID)
+	case row.job.IsParameterized():
+		return Result{Err: fleet.Errorf(fleet.CodeInvalid, "launch job %s: it is parameterized, too, and only what is dispatched of it is launched", c.ID).
+			WithHint("dispatch it, and force the job that comes of that")}
 	case !c.Force && c.Launched <= row.launched:
 		return refused(fleet.CodeConflict, "launch job %s: that time was launched already", c.ID)
 	}

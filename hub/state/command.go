@@ -195,6 +195,9 @@ type AllocStop struct {
 	Now      int64
 	// NoShutdownDelay is for what is stopping already, too.
 	NoShutdownDelay bool `json:",omitempty"`
+	// Reschedule has them replaced also where they fail before they are stopped, whatever their
+	// reschedule policy says.
+	Reschedule bool `json:",omitempty"`
 }
 
 // Pool stores a node pool's rules.

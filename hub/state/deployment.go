@@ -142,6 +142,9 @@ func (t *tx) tally(old, new *fleet.Alloc) {
 	}
 	before := d.TaskGroups[new.TaskGroup]
 	d.TaskGroups[new.TaskGroup] = s
+	if d.RequiresPromotion() {
+		d.StatusDescription = d.Running() // as its canaries are
+	}
 	if old == nil || was != new.DeploymentStatus.IsHealthy() || wasNot != new.DeploymentStatus.IsUnhealthy() ||
 		!before.RequireProgressBy.Equal(s.RequireProgressBy) {
 		t.deploymentChanged(d, new.ModifyTime)
@@ -152,7 +155,7 @@ func (t *tx) tally(old, new *fleet.Alloc) {
 // deployment's watcher has to know of.
 func concernsRollout(old, new *fleet.Alloc) bool {
 	return old.DeploymentStatus != new.DeploymentStatus || old.ClientStatus != new.ClientStatus ||
-		old.DesiredStatus != new.DesiredStatus || old.DesiredTransition != new.DesiredTransition ||
+		old.DesiredStatus != new.DesiredStatus || old.Retired != new.Retired || old.DesiredTransition != new.DesiredTransition ||
 		old.NextAllocation != new.NextAllocation
 }
 

@@ -239,6 +239,17 @@ func TestUnhealthyByHandTakesTheJobBack(t *testing.T) {
 	}
 }
 
+// A deployment remembers the newest changes, of which it says how far they reach back, and
+// no more than twice as many as it must.
+func TestDeploymentRemembersABoundedNumberOfChanges(t *testing.T) {
+	for _, noted := range []int{1, state.ChangesKept, 5*state.ChangesKept + 7} {
+		kept, forgotten := state.NoteChanges(noted)
+		if kept < min(noted, state.ChangesKept) || kept > 2*state.ChangesKept || int(forgotten) != noted-kept {
+			t.Errorf("of %d changes %d are remembered, those behind entry %d", noted, kept, forgotten)
+		}
+	}
+}
+
 // One row tells a watcher all of its own rollout, and nothing of others.
 func TestRolloutWakesForItsOwnAllocationsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

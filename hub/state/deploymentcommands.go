@@ -132,7 +132,7 @@ func (t *tx) allocHealth(c AllocHealth) Result {
 		}
 	}
 	for _, id := range c.Reschedule {
-		if a := t.alloc(id); a != nil && a.DeploymentID == c.DeploymentID && !a.ServerTerminal() {
+		if a := t.alloc(id); a != nil && a.DeploymentID == c.DeploymentID && !a.NoLongerWanted() {
 			t.changeAlloc(id, c.Now, func(a *allocRow) { a.DesiredTransition.Reschedule = true })
 		}
 	}

@@ -100,7 +100,7 @@ func failedUpdate() fleet.DeploymentUpdate {
 // releases read all others.
 func TestEntriesWithoutDelay(t *testing.T) {
 	for _, c := range []state.Command{
-		state.AllocStop{Allocs: []fleet.AllocID{"a"}, EvalSeed: "s", Now: 8, NoShutdownDelay: true},
+		state.AllocStop{Allocs: []fleet.AllocID{"a"}, EvalSeed: "s", Now: 8, NoShutdownDelay: true, Reschedule: true},
 		state.JobDeregister{Namespace: "default", ID: "shop", Now: 1, NoShutdownDelay: true},
 		state.Certificate{Serial: "1a", Subject: "edge:x", NotAfter: 14, Token: "t", Key: []byte{6}},
 		state.Token{Token: state.JoinToken{ID: "t", Hash: []byte{4}, Roles: []string{"edge"}, Description: "d", NodePool: "p", Site: "s", MaxUses: 3, Uses: 1}},
@@ -110,7 +110,7 @@ func TestEntriesWithoutDelay(t *testing.T) {
 			t.Errorf("%+v came back as %+v, %v", c, decoded, err)
 		}
 	}
-	if raw := mustEncode(t, state.AllocStop{EvalSeed: "s"}); bytes.Contains(raw, []byte("NoShutdownDelay")) {
+	if raw := mustEncode(t, state.AllocStop{EvalSeed: "s"}); bytes.Contains(raw, []byte("NoShutdownDelay")) || bytes.Contains(raw, []byte("Reschedule")) {
 		t.Errorf("an older hub does not read %q", raw)
 	}
 }

@@ -47,7 +47,7 @@ func (t *tx) putEval(e fleet.Evaluation, now int64) {
 	switch e.Status {
 	case fleet.EvalComplete:
 		t.queue(e.Namespace, e.JobID, e.QueuedAllocations)
-		if len(e.FailedTGAllocs) == 0 && roster.open > 0 {
+		if len(e.FailedTGAllocs) == 0 && e.BlockedEval == "" && roster.open > 0 {
 			t.cancelBlocked(&e, now)
 		}
 	case fleet.EvalBlocked:

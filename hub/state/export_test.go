@@ -5,6 +5,8 @@ import (
 	"compress/flate"
 	"encoding/binary"
 	"hash/crc32"
+
+	"skerry/fleet"
 )
 
 // Sealed makes a snapshot of records: whatever they are, its end record is right. What
@@ -46,3 +48,16 @@ func Sealed(records []byte) []byte {
 	}
 	return out.Bytes()
 }
+
+// NoteChanges notes n changes of a deployment's allocations, by entries from 1 on: how many
+// are remembered, and the newest entry that is not.
+func NoteChanges(n int) (kept int, forgotten fleet.Index) {
+	d := &deploymentRow{}
+	for i := range n {
+		d.noteChange(fleet.Index(1+i), "a")
+	}
+	return len(d.changed), d.forgotten
+}
+
+// ChangesKept is how many are remembered at least.
+const ChangesKept = changesKept

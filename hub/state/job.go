@@ -60,12 +60,12 @@ func registrable(c JobRegister, row *jobRow) *fleet.Error {
 	switch {
 	case c.EnforceIndex && c.CheckIndex == 0 && row != nil:
 		return fleet.Errorf(fleet.CodeConflict, "%s %d: register job %s: it exists already", enforcing, c.CheckIndex, c.Job.ID).
-			WithHint("index 0 to check says that it is new; job plan shows what would change, and the index")
+			WithHint("index 0 to check says that it is new; skerry job plan shows what would change, and the index")
 	case c.EnforceIndex && c.CheckIndex != 0 && row == nil:
 		return fleet.Errorf(fleet.CodeConflict, "%s %d: register job %s: it does not exist", enforcing, c.CheckIndex, c.Job.ID)
 	case c.EnforceIndex && row != nil && row.job.JobModifyIndex != c.CheckIndex:
 		return fleet.Errorf(fleet.CodeConflict, "%s %d: register job %s: its job modify index is %d",
-			enforcing, c.CheckIndex, c.Job.ID, row.job.JobModifyIndex).WithHint("somebody changed it since: job plan shows what would change now, and the index")
+			enforcing, c.CheckIndex, c.Job.ID, row.job.JobModifyIndex).WithHint("somebody changed it since: skerry job plan shows what would change now, and the index")
 	case row != nil && row.job.Type != c.Job.Type:
 		return fleet.Errorf(fleet.CodeInvalid, "register job %s: it is of type %s and cannot become %s",
 			c.Job.ID, row.job.Type, c.Job.Type).WithHint("give the new job another id, or purge the old one")
@@ -160,14 +160,14 @@ func (t *tx) unhurry(ns string, id fleet.JobID, now int64) {
 	}
 }
 
-// startAfresh marks what had ended of a job before it was stopped or purged as stopped: a
-// job that is registered again runs anew, and waits for none of that.
+// startAfresh retires what had ended of a job before it was stopped or purged: a job that is
+// registered again runs anew, and waits for none of that.
 func (t *tx) startAfresh(ns string, id fleet.JobID, now int64) {
 	for _, id := range t.jobRoster(ns, id).allocs {
-		if a := t.alloc(id); a.ClientTerminal() && !a.ServerTerminal() {
+		if a := t.alloc(id); a.EndedOnEdge() && a.ClientTerminal() && !a.NoLongerWanted() {
 			t.changeAlloc(id, now, func(a *allocRow) {
-				a.DesiredStatus, a.DesiredDescription = fleet.DesiredStop, "it had ended when the job was started again"
-				a.history.add(t.allocMark(a, fleet.DesiredStop, a.DesiredDescription, now))
+				a.Retired, a.DesiredDescription = true, "it had ended when the job was started again"
+				a.history.add(t.allocMark(a, markRetired, a.DesiredDescription, now))
 			})
 		}
 	}

@@ -193,4 +193,9 @@ func TestJobSummary(t *testing.T) {
 	if got.Groups["web"].Queued != 0 {
 		t.Fatalf("%d queued after all was placed", got.Groups["web"].Queued)
 	}
+	w.miss(node)
+	w.update(w.concluded(fleet.ClientLost, ids[2])...)
+	if got, _ = w.store.View().JobSummary(fleet.DefaultNamespace, "shop"); got.Groups["web"].Lost != 1 {
+		t.Fatalf("%d lost, want 1", got.Groups["web"].Lost)
+	}
 }

@@ -140,7 +140,7 @@ func (t *tx) jobEvaluate(c JobEvaluate) Result {
 		return Result{Err: err}
 	case row.job.IsPeriodic():
 		return Result{Err: fleet.Errorf(fleet.CodeInvalid, "evaluate job %s: it is periodic, and does not run itself", c.ID).
-			WithHint("launch it now: job periodic force")}
+			WithHint("launch it now: skerry job periodic force")}
 	case row.job.IsParameterized():
 		return refused(fleet.CodeInvalid, "evaluate job %s: it is parameterized, and does not run itself", c.ID)
 	}
@@ -162,7 +162,7 @@ func (t *tx) forceReschedule(job *fleet.Job, now int64) {
 	}
 	for _, id := range r.allocs {
 		a := t.alloc(id)
-		if a == nil || a.ClientStatus != fleet.ClientFailed || a.DesiredStatus != fleet.DesiredRun || a.NextAllocation != "" ||
+		if a == nil || a.ClientStatus != fleet.ClientFailed || a.NoLongerWanted() || a.NextAllocation != "" ||
 			a.DesiredTransition.Reschedule {
 			continue
 		}

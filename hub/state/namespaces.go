@@ -58,7 +58,7 @@ func (t *tx) namespaceDelete(c NamespaceDelete) Result {
 	}
 	if kept := t.keeping(c.Name); len(kept) > 0 {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete namespace %s: it is in use: %s", c.Name, strings.Join(kept, ", ")).
-			WithHint("stop its jobs, and wait until their edges have said that what ran has ended")}
+			WithHint("stop its jobs, and wait until their nodes have said that what ran has ended")}
 	}
 	t.namespaces.remove(k)
 	t.bump(tableNamespaces)
@@ -109,7 +109,7 @@ func (t *tx) admitted(job *fleet.Job) *fleet.Error {
 
 func noNamespace(verb string, job *fleet.Job) *fleet.Error {
 	return fleet.Errorf(fleet.CodeInvalid, "%s job %s: there is no namespace %q", verb, job.ID, job.Namespace).
-		WithHint("namespace apply makes one; namespace list shows those that there are")
+		WithHint("skerry namespace apply makes one; skerry namespace list shows those that there are")
 }
 
 // namespace returns one that exists, or nil.

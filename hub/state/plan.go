@@ -193,6 +193,7 @@ func (t *tx) decide(p *fleet.Alloc, c Plan) {
 	t.changeAlloc(p.ID, c.Now, func(a *allocRow) {
 		before := a.Alloc
 		if !a.ServerTerminal() {
+			a.Retired = a.Retired || p.Retired
 			if p.DesiredStatus != "" {
 				a.DesiredStatus, a.DesiredDescription, a.PreemptedFor = p.DesiredStatus, p.DesiredDescription, p.PreemptedFor
 			}
@@ -250,6 +251,9 @@ func expiredUnseen(a, p *fleet.Alloc) bool {
 		a.NeedsToReconnect() && a.ClientStatus != fleet.ClientUnknown && a.Job != nil && a.Job.Type == fleet.JobTypeSysBatch
 }
 
+// markRetired is what an allocation's record says of its retirement.
+const markRetired = "retired"
+
 // markDecision notes in an allocation's record what a plan changed of it.
 func (t *tx) markDecision(a *allocRow, before *fleet.Alloc, why string, now int64) {
 	note := func(event string) { a.history.add(t.allocMark(a, event, why, now)) }
@@ -263,6 +267,9 @@ func (t *tx) markDecision(a *allocRow, before *fleet.Alloc, why string, now int6
 	}
 	if a.ServerTerminal() && !before.ServerTerminal() {
 		note(a.DesiredStatus)
+	}
+	if a.Retired && !before.Retired {
+		note(markRetired)
 	}
 	if a.JobVersion != before.JobVersion {
 		note("updated in place")

@@ -164,6 +164,37 @@ func TestPlanStopsOnce(t *testing.T) {
 	}
 }
 
+// TestRetired retires what ended by itself: it keeps its desired status, and stays retired.
+// One that runs, as the plan did not know, or runs again, is told to stop.
+func TestRetired(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 2))
+	ids := w.place("shop", node, 2)
+	w.report(node, fleet.ClientRunning, ids...)
+	w.report(node, fleet.ClientComplete, ids[0])
+	ended, runs := *w.getAlloc(ids[0]), *w.getAlloc(ids[1])
+	for _, a := range []fleet.Alloc{ended, runs} {
+		a.Retired, a.DesiredDescription = true, "not needed"
+		w.update(a)
+	}
+	w.update(ended) // made before
+	a := w.getAlloc(ids[0])
+	if !a.Retired || a.DesiredStatus != fleet.DesiredRun || a.ClientStatus != fleet.ClientComplete || a.AllocModifyIndex == ended.AllocModifyIndex {
+		t.Errorf("retired: %v, to %s, %s", a.Retired, a.DesiredStatus, a.ClientStatus)
+	}
+	if got := w.events(ids[0]); got != "placed, running, complete, retired" {
+		t.Errorf("history: %s", got)
+	}
+	if got := w.getAlloc(ids[1]).DesiredStatus; got != fleet.DesiredStop {
+		t.Errorf("what runs is to %s", got)
+	}
+	w.report(node, fleet.ClientRunning, ids[0])
+	if a := w.getAlloc(ids[0]); a.DesiredStatus != fleet.DesiredStop || a.AllocModifyIndex != w.index {
+		t.Errorf("what runs again is to %s", a.DesiredStatus)
+	}
+}
+
 func TestPlanInPlace(t *testing.T) {
 	w := newT(t)
 	node := w.node("n1")
@@ -222,6 +253,22 @@ func TestAllocStop(t *testing.T) {
 	w.update(b)
 	if !w.getAlloc(ids[0]).DesiredTransition.Migrate {
 		t.Fatal("the flag is gone")
+	}
+}
+
+// What is to be rescheduled is flagged as that, and a later stop does not take it back.
+func TestAllocStopThatReschedules(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("shop", fleet.JobTypeService, 2))
+	ids := w.place("shop", node, 2)
+	w.report(node, fleet.ClientRunning, ids...)
+	w.must(state.AllocStop{Allocs: ids[:1], EvalSeed: w.seed(), Now: w.nano(), Reschedule: true})
+	w.must(state.AllocStop{Allocs: ids, EvalSeed: w.seed(), Now: w.nano()})
+	for i, want := range []bool{true, false} {
+		if d := w.getAlloc(ids[i]).DesiredTransition; !d.Migrate || d.Reschedule != want {
+			t.Errorf("allocation %d: %+v", i, d)
+		}
 	}
 }
 

@@ -215,7 +215,7 @@ func unusable(verb string, err error) *fleet.Error {
 	e := fleet.AsError(err)
 	if e.Code != fleet.CodeVersion {
 		e = fleet.Errorf(fleet.CodeInvalid, "%s the snapshot: %v", verb, err).
-			WithHint("the file is damaged, cut short or none of skerry's; `skerry operator snapshot inspect` checks one")
+			WithHint("the file is damaged, cut short or none of skerry's; skerry operator snapshot inspect checks one")
 	}
 	return e
 }

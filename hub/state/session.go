@@ -247,9 +247,9 @@ func (t *tx) concerns(a *fleet.Alloc, since fleet.Index) bool {
 		return row != nil && !row.job.Stop && !a.ClientTerminal()
 	case jobType == fleet.JobTypeSystem:
 		// What was stopped there with nothing in its stead yet is deferred with its edge.
-		return row != nil && !row.job.Stop && (!a.ServerTerminal() || !a.ClientTerminal() || a.NextAllocation == "")
+		return row != nil && !row.job.Stop && (!a.NoLongerWanted() || !a.ClientTerminal() || a.NextAllocation == "")
 	case jobType == fleet.JobTypeBatch && a.ClientTerminal():
-		return !a.ServerTerminal() && (a.NeedsToReconnect() || a.ModifyIndex > since)
+		return !a.NoLongerWanted() && (a.NeedsToReconnect() || a.ModifyIndex > since)
 	}
-	return !a.ServerTerminal() || !a.ClientTerminal()
+	return !a.NoLongerWanted() || !a.ClientTerminal()
 }

@@ -99,7 +99,7 @@ func TestSnapshotIsOfItsMoment(t *testing.T) {
 	}
 }
 
-// A snapshot that is damaged anywhere is refused, and the state stays.
+// A snapshot whose content is damaged anywhere is refused, and the state stays.
 func TestSnapshotRefused(t *testing.T) {
 	w := furnished(t)
 	snapshot := mustPersist(t, w.store)
@@ -126,8 +126,10 @@ func TestSnapshotRefused(t *testing.T) {
 	for n := 9; n < len(snapshot); n += 1 + len(snapshot)/50 {
 		flipped := bytes.Clone(snapshot)
 		flipped[n] ^= 0x10
-		if err := target.Restore(bytes.NewReader(flipped)); err == nil {
-			t.Errorf("a snapshot with byte %d flipped was restored", n)
+		// A deflated stream has bits that say nothing, such as codes that no byte uses.
+		target := state.New()
+		if err := target.Restore(bytes.NewReader(flipped)); err == nil && describe(t, target.View()) != describe(t, w.store.View()) {
+			t.Errorf("a snapshot with byte %d flipped was restored as another state", n)
 		}
 	}
 }

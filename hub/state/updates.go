@@ -282,7 +282,7 @@ func (t *tx) awaited(a *fleet.Alloc) bool {
 
 // judge asks for an evaluation where what a ready node reported needs a decision.
 func (t *tx) judge(before, after *fleet.Alloc, n *nodeRow, w *wake) {
-	if after.ServerTerminal() {
+	if after.NoLongerWanted() {
 		if !before.EndedOnEdge() && t.awaited(after) {
 			w.want(after.Namespace, after.JobID, fleet.TriggerRetryFailedAlloc, &n.Node)
 		}

@@ -1,0 +1,77 @@
+package observe
+
+import (
+	"skerry/chaos/check"
+	"skerry/fleet"
+	"skerry/hub/consensus"
+	"skerry/hub/state"
+)
+
+// emptied counts an allocation as a turn that the entry stopped to make room for the newest
+// version, which is placed by a later one.
+func emptied(a consensus.Applied, rs *[]check.Rollout, old *fleet.Alloc) {
+	if !serving(a, old) || !makesRoom(a.View, old, "") {
+		return
+	}
+	dep := a.View.LatestDeployment(old.Namespace, old.JobID)
+	job, _ := a.View.Job(old.Namespace, old.JobID)
+	if r := rolloutOf(a, rs, dep.ID, job, old.TaskGroup); r != nil {
+		r.Turns = append(r.Turns, check.Turn{Old: old.ID, Site: site(a.View, old.NodeID), Canary: r.System && r.Held, Served: served(old)})
+	}
+}
+
+// awaitingRoom lists what earlier entries stopped to make room, with nothing in its stead yet.
+func awaitingRoom(a consensus.Applied, dep *fleet.Deployment, group string) (parts []check.Part) {
+	for old := range a.View.AllocsByJob(dep.Namespace, dep.JobID) {
+		if old.TaskGroup == group && old.AllocModifyIndex < a.Index && makesRoom(a.View, old, "") {
+			parts = append(parts, check.Part{Alloc: old.ID, Node: old.NodeID, Site: site(a.View, old.NodeID)})
+		}
+	}
+	return parts
+}
+
+// makesRoom reports whether an allocation was stopped for the newest version of its job, which
+// its deployment rolls out, and had nothing in its stead before next ("": has nothing): it is
+// of an older version and the last of its name, or of its node, and no other one is wanted there.
+func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
+	if !old.ServerTerminal() || old.NextAllocation != next {
+		return false
+	}
+	stopped := *old
+	stopped.NextAllocation = ""
+	dep := v.LatestDeployment(old.Namespace, old.JobID)
+	job, ok := v.Job(old.Namespace, old.JobID)
+	if !dep.Cleared(&stopped) || !dep.Active() || !ok || !dep.Of(job) {
+		return false
+	}
+	g, n := job.Group(old.TaskGroup), readyNode(v, old.NodeID)
+	if _, part := dep.TaskGroups[old.TaskGroup]; g == nil || n == nil || !part || old.Job.CreateIndex != job.CreateIndex {
+		return false
+	}
+	everywhere := fleet.RunsEverywhere(job.Type)
+	index, named := old.NameIndex()
+	switch {
+	case everywhere && !(n.Schedulable() && job.InPool(n.NodePool) && job.InDatacenter(n.Datacenter)):
+		return false // it is the job's no more
+	case !everywhere && (!named || index >= g.Count):
+		return false // nor is its name
+	case fleet.GroupUpdate(old.Job, job, old.TaskGroup) != fleet.GroupDestructive:
+		return false
+	}
+	for other := range v.AllocsByJob(old.Namespace, old.JobID) {
+		beside := other.TaskGroup == old.TaskGroup && (everywhere && other.NodeID == old.NodeID || !everywhere && other.Name == old.Name)
+		if beside && other.ID != old.ID && other.ID != next && (!other.NoLongerWanted() || other.CreateIndex > old.CreateIndex) {
+			return false
+		}
+	}
+	return true
+}
+
+// readyNode is a node that is within reach, nil for another one.
+func readyNode(v *state.View, id fleet.NodeID) *fleet.Node {
+	n, known := v.Node(id)
+	if !known || n.Status != fleet.NodeReady {
+		return nil
+	}
+	return n
+}

@@ -1,0 +1,109 @@
+package state_test
+
+import (
+	"testing"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// A collector removes what was over when it looked, and is over still.
+func TestCollectLeavesWhatIsInUse(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	w.register(job("runs", fleet.JobTypeService, 1))
+	w.register(job("done", fleet.JobTypeBatch, 1))
+	runs, done := w.place("runs", node, 1)[0], w.place("done", node, 1)[0]
+	w.report(node, fleet.ClientRunning, runs, done)
+	w.report(node, fleet.ClientComplete, done)
+	over := w.ended("runs")
+	pending, complete := w.eval(fleet.TriggerNodeUpdate), w.eval(fleet.TriggerNodeUpdate)
+	pending.Namespace, pending.JobID = fleet.DefaultNamespace, "runs"
+	complete.Namespace, complete.JobID = fleet.DefaultNamespace, "runs"
+	complete.Status = fleet.EvalComplete
+	w.must(state.Evals{Evals: append(over, *complete), Now: w.nano()})
+	active := w.deploy("runs", nil) // which ends the job's evaluations
+	w.must(state.Evals{Evals: []fleet.Evaluation{*pending}, Now: w.nano()})
+	w.must(state.Collect{
+		Allocs: []fleet.AllocID{runs, done, "none"}, Evals: []fleet.EvalID{pending.ID, complete.ID, "none"},
+		Deployments: []fleet.DeploymentID{active.ID, "none"}, Now: w.nano(),
+	})
+	v := w.store.View()
+	for id, want := range map[fleet.AllocID]bool{runs: true, done: false} {
+		if _, ok := v.Alloc(id); ok != want {
+			t.Errorf("allocation %s is there: %t, want %t", id, ok, want)
+		}
+	}
+	for id, want := range map[fleet.EvalID]bool{pending.ID: true, complete.ID: false} {
+		if _, ok := v.Eval(id); ok != want {
+			t.Errorf("evaluation %s is there: %t, want %t", id, ok, want)
+		}
+	}
+	w.getDeployment(active.ID)
+	w.must(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: active.ID, Status: fleet.DeploymentFailed}, Now: w.nano()})
+	w.must(state.Collect{Deployments: []fleet.DeploymentID{active.ID}, Now: w.nano()})
+	if _, ok := w.store.View().Deployment(active.ID); ok {
+		t.Error("a deployment that is over is there still")
+	}
+}
+
+// A node is collected where it is down, has no allocation, and has had no session since the
+// collector looked.
+func TestCollectOfNodes(t *testing.T) {
+	w := newT(t)
+	ready, back, used, down := w.node("ready"), w.node("back"), w.node("used"), w.node("down")
+	w.register(job("shop", fleet.JobTypeService, 1))
+	w.place("shop", used, 1)
+	w.miss(back, used, down)
+	var seen []state.CollectedNode
+	for _, id := range []fleet.NodeID{ready, back, used, down} {
+		seen = append(seen, state.CollectedNode{ID: id, Epoch: w.getNode(id).Epoch})
+	}
+	w.session(back)
+	w.miss(back) // down again, of another session
+	w.must(state.Collect{Nodes: append(seen, state.CollectedNode{ID: "none", Epoch: 1}), Now: w.nano()})
+	for id, want := range map[fleet.NodeID]bool{ready: true, back: true, used: true, down: false} {
+		if _, ok := w.store.View().Node(id); ok != want {
+			t.Errorf("node %s is there: %t, want %t", id, ok, want)
+		}
+	}
+}
+
+// A job is collected where it is dead, unchanged since the collector looked, and nothing of
+// it is left.
+func TestCollectOfJobs(t *testing.T) {
+	w := newT(t)
+	node := w.node("n1")
+	jobs := []fleet.JobID{"runs", "changed", "open", "used", "dead"}
+	var seen []state.CollectedJob
+	for _, id := range jobs {
+		j := job(id, fleet.JobTypeBatch, 1)
+		if id == "runs" {
+			j.ParameterizedJob = &fleet.ParameterizedJob{} // which waits to be dispatched
+		}
+		w.register(j)
+		if id == "used" {
+			w.report(node, fleet.ClientComplete, w.place(id, node, 1)...)
+		}
+		if id != "runs" {
+			w.must(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: id, Now: w.nano()})
+		}
+		w.must(state.Evals{Evals: w.ended(id), Now: w.nano()})
+		if id == "open" {
+			e := w.eval(fleet.TriggerNodeUpdate)
+			e.Namespace, e.JobID = fleet.DefaultNamespace, id
+			w.must(state.Evals{Evals: []fleet.Evaluation{*e}, Now: w.nano()})
+		}
+		modified := w.getJob(id).ModifyIndex
+		if id == "changed" {
+			modified--
+		}
+		seen = append(seen, state.CollectedJob{Namespace: fleet.DefaultNamespace, ID: id, ModifyIndex: modified})
+	}
+	w.must(state.Collect{Jobs: append(seen, state.CollectedJob{Namespace: fleet.DefaultNamespace, ID: "none"}), Now: w.nano()})
+	for _, id := range jobs {
+		if _, ok := w.store.View().Job(fleet.DefaultNamespace, id); ok != (id != "dead") {
+			t.Errorf("job %s is there: %t", id, ok)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package reconcile_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"skerry/fleet"
+	"skerry/reconcile"
+)
+
+// TestAgainstModel compares with a model that only counts, for groups all of
+// whose nodes are in sight.
+func TestAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &script{w: newWorld(), versions: map[uint64]*fleet.Job{}}
+		l := &life{t: t, s: s}
+		count := rapid.IntRange(0, 8).Draw(t, "count")
+		l.do("job", fmt.Sprintf("count=%d reschedule=unlimited/0s/0s", count))
+		l.do("node", "n0 ready")
+		statuses := rapid.SliceOfN(rapid.SampledFrom([]string{"none", "running", "pending", "failed", "complete", "stopped"}), 0, 12).Draw(t, "statuses")
+		live, dead := 0, 0
+		for i, status := range statuses {
+			switch status {
+			case "none":
+				continue
+			case "stopped":
+				l.do("alloc", fmt.Sprintf("a%02d %d n0 running desired=stop", i, i))
+				continue
+			case "running", "pending":
+				live++
+			default:
+				dead++
+			}
+			l.do("alloc", fmt.Sprintf("a%02d %d n0 %s", i, i, status))
+		}
+		out := reconcile.Decide(s.w.input("e"))
+
+		// The model: what lives is kept as far as it is wanted; whatever is missing
+		// is placed; all that is dead and was not stopped before is retired now, or
+		// stopped where it failed and is replaced.
+		kept := min(live, count)
+		wantPlace, wantGone := count-kept, dead+live-kept
+		if gone := len(out.Stops) + len(out.Retired); len(out.Place) != wantPlace || gone != wantGone {
+			t.Fatalf("count %d of %v: %d placed, %d stopped or retired; want %d and %d\n%s",
+				count, statuses, len(out.Place), gone, wantPlace, wantGone, out.Describe())
+		}
+		names, replaced := map[string]bool{}, map[*fleet.Alloc]bool{}
+		for _, p := range out.Place {
+			if names[p.Name] {
+				t.Fatalf("%s is placed twice", p.Name)
+			}
+			names[p.Name], replaced[p.Previous] = true, true
+		}
+		for _, c := range out.Retired {
+			if !c.Alloc.EndedOnEdge() || c.DesiredStatus != "" {
+				t.Fatalf("%s is %s, and is retired:\n%s", c.Alloc.ID, c.Alloc.ClientStatus, out.Describe())
+			}
+		}
+		for _, c := range out.Stops {
+			if c.Alloc.EndedOnEdge() && !(c.Alloc.ClientStatus == fleet.ClientFailed && replaced[c.Alloc]) {
+				t.Fatalf("%s had ended, %s, and is stopped:\n%s", c.Alloc.ID, c.Alloc.ClientStatus, out.Describe())
+			}
+		}
+	})
+}
+
+// checkEnds: what ended by itself is not told to stop, but where it failed and its group has
+// others at other places for that; and nothing else is retired.
+func (l *life) checkEnds(out reconcile.Output) {
+	for _, c := range out.Stops {
+		if a := c.Alloc; a.ClientTerminal() && a.EndedOnEdge() && (a.ClientStatus != fleet.ClientFailed || l.s.w.everywhere()) {
+			l.t.Fatalf("%s had ended, %s, and is stopped: %s", a.ID, a.ClientStatus, c.Reason)
+		}
+	}
+	for _, c := range out.Retired {
+		if !c.Alloc.EndedOnEdge() {
+			l.t.Fatalf("%s is %s, and is retired: %s", c.Alloc.ID, c.Alloc.ReportedStatus, c.Reason)
+		}
+	}
+}
