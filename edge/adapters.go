@@ -9,7 +9,6 @@ import (
 	"skerry/edge/allocs"
 	"skerry/edge/journal"
 	"skerry/edge/link"
-	"skerry/edge/tasklog"
 	"skerry/fleet"
 	"skerry/syncproto"
 )
@@ -161,15 +160,17 @@ func (l linkEdge) Restate(ctx context.Context) error { return l.e.allocs.Restate
 func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
 	switch req.Kind {
 	case syncproto.RequestLogs:
-		return l.e.logs(ctx, req.Alloc, tasklog.Request{
-			Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow,
-		})
+		return l.e.logs(ctx, req.Alloc, logRequest(req))
+	case syncproto.RequestLogPieces:
+		return l.e.logPieces(ctx, req)
 	case syncproto.RequestList, syncproto.RequestStat, syncproto.RequestRead, syncproto.RequestStream:
 		return l.e.files(ctx, req)
 	case syncproto.RequestChecks:
 		return l.e.checkResults(ctx, req.Alloc)
 	case syncproto.RequestUsage:
 		return l.e.usage(ctx, req.Alloc, req.Task)
+	case syncproto.RequestCollect:
+		return nothing(), l.e.allocs.Collect(ctx, req.Alloc)
 	case syncproto.RequestMonitor:
 		return l.e.monitor(ctx, req)
 	case syncproto.RequestRestart:

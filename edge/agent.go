@@ -227,7 +227,7 @@ func (a agent) resolve(ctx context.Context, short fleet.AllocID) (fleet.AllocID,
 }
 
 // logs opens a task's output: for the local API and for the hubs alike.
-func (e *Edge) logs(ctx context.Context, id fleet.AllocID, req tasklog.Request) (io.ReadCloser, error) {
+func (e *Edge) logs(ctx context.Context, id fleet.AllocID, req tasklog.Request) (*tasklog.Reader, error) {
 	s, err := e.held(ctx, id)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"skerry/fleet/cron"
 	"skerry/fleet/datadir"
 	"skerry/fleet/logtap"
+	"skerry/syncproto"
 	"skerry/syncproto/identity"
 )
 
@@ -176,6 +177,9 @@ func (e *Edge) openRooms() error {
 	})
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
+	}
+	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
+		return fmt.Errorf("open edge: describe the machine to the hubs: %w", fleet.AsError(err).WithHint("shorten what --meta says"))
 	}
 	newRunner, err := e.cfg.Runners(Machine{
 		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.describer.Node, Log: e.log,

@@ -416,14 +416,20 @@ func TestWhatOpenRefuses(t *testing.T) {
 		change func(*edge.Config)
 		code   fleet.Code
 	}{
-		"no token":        {func(*edge.Config) {}, fleet.CodeTokenBad},
-		"token missing":   {func(c *edge.Config) { c.TokenFile = filepath.Join(t.TempDir(), "no") }, fleet.CodeTokenBad},
-		"token cut":       {func(c *edge.Config) { c.TokenFile = file(token[:40]) }, fleet.CodeTokenBad},
-		"token altered":   {func(c *edge.Config) { c.TokenFile = file(strings.Replace(token, token[60:61], "~", 1)) }, fleet.CodeTokenBad},
-		"no hub":          {func(c *edge.Config) { c.TokenFile, c.Hubs = file(token), nil }, fleet.CodeInvalid},
-		"hub of no port":  {func(c *edge.Config) { c.Hubs = []string{"hub"} }, fleet.CodeInvalid},
-		"no data dir":     {func(c *edge.Config) { c.DataDir = "" }, fleet.CodeInvalid},
-		"unknown zone":    {func(c *edge.Config) { c.TokenFile, c.TimeZone = file(token), "Mars/Olympus" }, fleet.CodeInvalid},
+		"no token":       {func(*edge.Config) {}, fleet.CodeTokenBad},
+		"token missing":  {func(c *edge.Config) { c.TokenFile = filepath.Join(t.TempDir(), "no") }, fleet.CodeTokenBad},
+		"token cut":      {func(c *edge.Config) { c.TokenFile = file(token[:40]) }, fleet.CodeTokenBad},
+		"token altered":  {func(c *edge.Config) { c.TokenFile = file(strings.Replace(token, token[60:61], "~", 1)) }, fleet.CodeTokenBad},
+		"no hub":         {func(c *edge.Config) { c.TokenFile, c.Hubs = file(token), nil }, fleet.CodeInvalid},
+		"hub of no port": {func(c *edge.Config) { c.Hubs = []string{"hub"} }, fleet.CodeInvalid},
+		"no data dir":    {func(c *edge.Config) { c.DataDir = "" }, fleet.CodeInvalid},
+		"unknown zone":   {func(c *edge.Config) { c.TokenFile, c.TimeZone = file(token), "Mars/Olympus" }, fleet.CodeInvalid},
+		"much meta": {func(c *edge.Config) {
+			c.TokenFile, c.Meta = file(token), map[string]string{}
+			for i := range syncproto.MaxHeartbeat / syncproto.MaxNodeText {
+				c.Meta[fmt.Sprint("key", i)] = strings.Repeat("x", syncproto.MaxNodeText)
+			}
+		}, fleet.CodeFrameTooLarge},
 		"data dir a file": {func(c *edge.Config) { c.DataDir = filepath.Join(file(""), "x") }, fleet.CodeForbidden},
 		"newer data dir": {func(c *edge.Config) {
 			mustPut(t, filepath.Join(c.DataDir, "version"), []byte("7"))

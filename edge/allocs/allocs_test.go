@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -706,6 +707,48 @@ func TestOldEndedAllocationsAreRemoved(t *testing.T) {
 			if names := mustList(t, dir); fmt.Sprint(names) != "[a2 a3 a4]" || len(n.wants) != 3 {
 				t.Errorf("left in %s: %q, wanted: %d", dir, names, len(n.wants))
 			}
+		}
+	})
+}
+
+// TestCollect removes what has ended before its turn, and nothing else.
+func TestCollect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newNotebook(), &factory{}
+		dir := t.TempDir()
+		for i, id := range []fleet.AllocID{"old", "one", "kept", "new", "runs"} {
+			w := want(id, 0)
+			w.KeptStopped = id == "kept"
+			n.wants[id] = w
+			if id != "runs" {
+				n.states[id] = allocs.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: fleet.Seq(i + 1)}
+			}
+			if err := os.Mkdir(filepath.Join(dir, string(id)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.acked = 3
+		l := mustLive(t, n, f, func(c *allocs.Config) { c.Dir = dir })
+		<-l.Recovered()
+		synctest.Wait()
+		for id, why := range map[fleet.AllocID]string{
+			"gone": "not held", "runs": "has not ended", "new": "not confirmed", "kept": "on site",
+		} {
+			if err := l.Collect(t.Context(), id); err == nil || !strings.Contains(err.Error(), why) || fleet.AsError(err).Hint == "" {
+				t.Errorf("%s: %v, want %q", id, err, why)
+			}
+		}
+		if err := l.Collect(t.Context(), "one"); err != nil {
+			t.Error(err)
+		}
+		if names := mustList(t, dir); fmt.Sprint(names) != "[kept new old runs]" || len(n.wants) != 4 {
+			t.Errorf("left: %q, wanted: %d", names, len(n.wants))
+		}
+		if err := l.Collect(t.Context(), ""); err != nil {
+			t.Error(err)
+		}
+		if names := mustList(t, dir); fmt.Sprint(names) != "[kept new runs]" || len(n.wants) != 3 {
+			t.Errorf("left: %q, wanted: %d", names, len(n.wants))
 		}
 	})
 }

@@ -218,9 +218,8 @@ func (a *Allocs) end(ctx context.Context, id fleet.AllocID, status, why string) 
 func (a *Allocs) removeEnded(ctx context.Context, wants map[fleet.AllocID]Want) error {
 	states, acknowledged := a.cfg.Past.States(), a.cfg.Past.Acknowledged()
 	var ended []fleet.AllocID
-	for id := range wants {
-		// One that is kept stopped says so for those that come.
-		if s := states[id]; s.Ended() && s.Seq <= acknowledged && !wants[id].KeptStopped {
+	for id, w := range wants {
+		if why, _ := a.whyHeld(w, states[id], acknowledged); why == "" {
 			ended = append(ended, id)
 		}
 	}
@@ -233,24 +232,11 @@ func (a *Allocs) removeEnded(ctx context.Context, wants map[fleet.AllocID]Want) 
 			a.log.Warn("folder of an ended allocation stays", "alloc_id", string(id), "error", err)
 			continue
 		}
-		if err := a.cfg.Desired.Remove(ctx, id); err != nil {
+		if err := a.forget(ctx, id); err != nil {
 			return err
 		}
-		a.mu.Lock()
-		delete(a.tellings, id)
-		a.mu.Unlock()
 	}
 	return nil
-}
-
-// removeFolders removes an allocation's folders, also what its runner kept and was
-// killed before it let go of it.
-func (a *Allocs) removeFolders(id fleet.AllocID) error {
-	err := os.RemoveAll(filepath.Join(a.cfg.Dir, string(id)))
-	if a.cfg.TasksDir != "" {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(a.cfg.TasksDir, string(id))))
-	}
-	return err
 }
 
 func (a *Allocs) note(id fleet.AllocID, text string) {

@@ -99,6 +99,23 @@ func TestWindows(t *testing.T) {
 			s.is("old", fleet.ClientComplete)
 			s.is("new", fleet.ClientRunning)
 		}},
+		{"what opens first begins in the second in which it opens", func(s *slot) {
+			time.Sleep(30 * time.Second) // the looks of each minute are in its middle
+			s.n.set(func() {
+				w := named("later")
+				w.Alloc.Name = "shop.g[1]"
+				s.n.wants["later"] = w
+			})
+			s.l.Nudge()
+			synctest.Wait()
+			s.replace(night, "new")
+			s.stop([]syncproto.DesiredWindow{{Cron: "0 3 * * *", Duration: time.Hour}}, "later")
+			s.at("2000-01-01 01:00")
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			s.is("old", fleet.ClientComplete)
+			s.is("later", fleet.ClientRunning)
+		}},
 		{"in the zone that the window names", func(s *slot) {
 			s.replace([]syncproto.DesiredWindow{{Cron: "0 2 * * *", Duration: time.Hour, TimeZone: "America/New_York"}}, "new")
 			s.at("2000-01-01 06:59")
@@ -238,5 +255,31 @@ func TestAStopThatIsNotJournaledDoesNotBegin(t *testing.T) {
 		s.at("2000-01-01 01:11")
 		s.is("old", fleet.ClientComplete)
 		s.is("new", fleet.ClientRunning)
+	})
+}
+
+// What has the name of an allocation that somebody on site stopped does not begin; what had
+// begun is taken back, and what is to stop is not kept from it.
+func TestNamesThatAreKeptStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNotebook()
+		for _, id := range []fleet.AllocID{"kept", "begun", "over", "new"} {
+			w := named(id)
+			w.Stop, w.KeptStopped = id == "kept" || id == "over", id == "kept"
+			n.wants[id] = w
+		}
+		n.states["kept"] = allocs.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: 1}
+		n.states["begun"] = allocs.State{ClientStatus: fleet.ClientRunning, BootID: boot1, Seq: 2}
+		s := &slot{T: t, n: n, f: &factory{}}
+		s.live()
+		status, err := s.l.Status(s.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.is("new", "")
+		s.is("over", fleet.ClientComplete)
+		if status["begun"].Note != "" || !strings.Contains(status["new"].Note, "stopped on site") {
+			t.Errorf("begun: %q, new: %q", status["begun"].Note, status["new"].Note)
+		}
 	})
 }

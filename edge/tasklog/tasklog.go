@@ -53,6 +53,7 @@ type Reader struct {
 	req    Request
 	file   *os.File // nil: none yet
 	number int      // of file
+	at     int64    // in file: what Read returns next
 }
 
 // Open starts reading. Where nothing was written yet the output is empty. Errors
@@ -115,6 +116,10 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 }
 
+// Position is the file, by its number, and the offset behind what Read returned last. What one
+// Read returns lies in one file.
+func (r *Reader) Position() (number int, offset int64) { return r.number, r.at }
+
 // Close ends reading; one that waits in Read goes on with an error.
 func (r *Reader) Close() error {
 	r.cancel()
@@ -129,6 +134,7 @@ func (r *Reader) read(p []byte) (int, error) {
 		return 0, nil
 	}
 	n, err := r.file.Read(p)
+	r.at += int64(n)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -155,7 +161,7 @@ func (r *Reader) open(number int) error {
 	if r.file != nil {
 		_ = r.file.Close() // it was only read
 	}
-	r.file, r.number = f, number
+	r.file, r.number, r.at = f, number, 0
 	if err != nil {
 		r.file = nil
 	}
@@ -226,6 +232,6 @@ func (r *Reader) seek() error {
 	if err := r.open(files[i]); err != nil || r.file == nil {
 		return err
 	}
-	_, err = r.file.Seek(skip, io.SeekStart)
+	r.at, err = r.file.Seek(skip, io.SeekStart)
 	return err
 }

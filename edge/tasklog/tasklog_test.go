@@ -73,6 +73,36 @@ func TestReadAcrossRotatedFiles(t *testing.T) {
 	}
 }
 
+// TestPosition says of each read in which file it lies, and where: from a place within a file on,
+// across a rotation while it is followed, and where the file that was read was pruned.
+func TestPosition(t *testing.T) {
+	dir := t.TempDir()
+	mustWrite(t, dir, "web.stdout.4", "0123456789")
+	var ended atomic.Bool
+	r := mustOpen(t, tasklog.Request{Dir: dir, Task: "web", Offset: 3, Follow: true, Ended: ended.Load})
+	buf := make([]byte, 4)
+	read := func(want string, file int, end int64) {
+		t.Helper()
+		n, err := r.Read(buf)
+		number, at := r.Position()
+		if err != nil || string(buf[:n]) != want || number != file || at != end {
+			t.Fatalf("read %q, %v, up to %d of file %d; want %q up to %d of file %d", buf[:n], err, at, number, want, end, file)
+		}
+	}
+	read("3456", 4, 7)
+	mustWrite(t, dir, "web.stdout.4", "ab")
+	mustWrite(t, dir, "web.stdout.5", "xyz")
+	read("789a", 4, 11)
+	read("b", 4, 12)
+	read("xyz", 5, 3)
+	if err := os.Remove(filepath.Join(dir, "web.stdout.5")); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, dir, "web.stdout.8", "!")
+	ended.Store(true)
+	read("!", 8, 1)
+}
+
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	var ended atomic.Bool

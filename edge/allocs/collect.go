@@ -1,0 +1,89 @@
+package allocs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"skerry/fleet"
+)
+
+// Collect removes an allocation that has ended, and its folder, whatever KeepEnded says; for ""
+// all that have ended, and may be removed. Of one allocation it says why it stays.
+func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
+	wants, err := a.cfg.Desired.Wants(ctx)
+	if err != nil {
+		return fmt.Errorf("collect allocations: %w", err)
+	}
+	states, acknowledged := a.cfg.Past.States(), a.cfg.Past.Acknowledged()
+	if id != "" {
+		w, held := wants[id]
+		if !held {
+			return fleet.Errorf(fleet.CodeNotFound, "collect allocation %s: it is not held on this edge", fleet.Short(id)).
+				WithHint("its folder is gone already")
+		}
+		if why, hint := a.whyHeld(w, states[id], acknowledged); why != "" {
+			return fleet.Errorf(fleet.CodeConflict, "collect allocation %s: %s", fleet.Short(id), why).WithHint("%s", hint)
+		}
+		return a.collect(ctx, id)
+	}
+	var failed []error
+	for _, id := range sortedKeys(wants) {
+		if why, _ := a.whyHeld(wants[id], states[id], acknowledged); why == "" {
+			failed = append(failed, a.collect(ctx, id))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+func (a *Allocs) collect(ctx context.Context, id fleet.AllocID) error {
+	if err := a.removeFolders(id); err != nil {
+		return fmt.Errorf("remove the folder of allocation %s: %w", fleet.Short(id), err)
+	}
+	if err := a.forget(ctx, id); err != nil {
+		return fmt.Errorf("forget allocation %s: %w", fleet.Short(id), err)
+	}
+	a.log.Info("ended allocation is collected", "alloc_id", string(id))
+	return nil
+}
+
+// whyHeld says why an allocation is not to be removed yet, and what to do; "" where it may be.
+// It must have ended, the cluster must know that, and nobody on site may have stopped it, since
+// it says so for those that come.
+func (a *Allocs) whyHeld(w Want, s State, acknowledged fleet.Seq) (why, hint string) {
+	a.mu.Lock()
+	runs := a.active[w.Alloc.ID] != nil
+	a.mu.Unlock()
+	switch {
+	case !s.Ended():
+		return "it has not ended", "stop it first"
+	case runs, s.Seq > acknowledged:
+		return "the hubs have not confirmed its end yet", "ask again in a few seconds"
+	case w.KeptStopped:
+		return "somebody on site stopped it, and keeps it from being started again", "on the edge itself: skerry local start " + fleet.Short(w.Alloc.ID)
+	}
+	return "", ""
+}
+
+// removeFolders removes an allocation's folders, also what its runner kept and was
+// killed before it let go of it.
+func (a *Allocs) removeFolders(id fleet.AllocID) error {
+	err := os.RemoveAll(filepath.Join(a.cfg.Dir, string(id)))
+	if a.cfg.TasksDir != "" {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(a.cfg.TasksDir, string(id))))
+	}
+	return err
+}
+
+// forget forgets an allocation without folders, but not that it has ended.
+func (a *Allocs) forget(ctx context.Context, id fleet.AllocID) error {
+	if err := a.cfg.Desired.Remove(ctx, id); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.tellings, id)
+	return nil
+}

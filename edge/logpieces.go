@@ -1,0 +1,48 @@
+package edge
+
+import (
+	"bytes"
+	"context"
+	"io"
+
+	"skerry/edge/tasklog"
+	"skerry/syncproto"
+)
+
+// logRequest is what a hub asks of a task's output.
+func logRequest(req syncproto.Request) tasklog.Request {
+	return tasklog.Request{Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow}
+}
+
+// logPieces opens a task's output as frames.
+func (e *Edge) logPieces(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	log, err := e.logs(ctx, req.Alloc, logRequest(req))
+	if err != nil {
+		return nil, err
+	}
+	return &logPieces{log: log, data: make([]byte, syncproto.MaxExecData)}, nil
+}
+
+// logPieces reads a task's output as LogPiece frames. It belongs to one goroutine.
+type logPieces struct {
+	log    *tasklog.Reader
+	data   []byte
+	frames bytes.Buffer // that Read has not returned yet
+}
+
+func (l *logPieces) Read(p []byte) (int, error) {
+	if l.frames.Len() == 0 {
+		n, err := l.log.Read(l.data)
+		if err != nil {
+			return 0, err
+		}
+		number, end := l.log.Position()
+		piece := syncproto.LogPiece{File: uint64(number), Offset: end - int64(n), Data: l.data[:n]}
+		if err := syncproto.NewWriter(&l.frames).Write(piece); err != nil {
+			return 0, err
+		}
+	}
+	return l.frames.Read(p)
+}
+
+func (l *logPieces) Close() error { return l.log.Close() }
