@@ -127,9 +127,13 @@ func (s *session) beat(ctx context.Context, e syncproto.EventBeat) []syncproto.O
 	case e.First:
 		s.later(ctx, func(ctx context.Context) call { return s.open(ctx, h) })
 		return nil
-	case h.Node != nil:
+	case h.Node != nil && s.allowance.describes.Allow():
+		s.untold = nil
 		s.later(ctx, func(ctx context.Context) call { return s.describe(ctx, h) })
 		return nil
+	case h.Node != nil:
+		untold := h
+		s.untold, h.Hash = &untold, nil // it is here: the edge need not say it again
 	}
 	return s.acknowledge(h, s.hubsIfChanged())
 }
@@ -144,6 +148,9 @@ func (s *session) open(ctx context.Context, h syncproto.Heartbeat) call {
 	if _, known := s.gw.cfg.State.View().Node(s.node); !known && cmd.Node == nil {
 		// The cluster lost it, or never heard of it: it will be asked to say the rest.
 		cmd.Node = s.nameless()
+	}
+	if s.allowance.sessions.Wait(ctx) != nil {
+		return nil
 	}
 	for began := time.Now(); ; {
 		if s.former.unasked {
@@ -286,6 +293,14 @@ func (s *session) acknowledge(h syncproto.Heartbeat, hubs []string) []syncproto.
 
 // describe commits what the edge says of its machine, and acknowledges.
 func (s *session) describe(ctx context.Context, h syncproto.Heartbeat) call {
+	if refuse := s.commitDescription(ctx, h); refuse != nil {
+		return refuse
+	}
+	return func(time.Duration) []syncproto.Output { return s.acknowledge(h, s.hubsIfChanged()) }
+}
+
+// commitDescription returns a refusal, nil for none.
+func (s *session) commitDescription(ctx context.Context, h syncproto.Heartbeat) call {
 	applyCtx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := s.gw.cfg.Apply.Apply(applyCtx, state.NodeRegister{
@@ -297,7 +312,7 @@ func (s *session) describe(ctx context.Context, h syncproto.Heartbeat) call {
 	case res.Err != nil:
 		return s.refusal(refusedBy(res))
 	}
-	return func(time.Duration) []syncproto.Output { return s.acknowledge(h, s.hubsIfChanged()) }
+	return nil
 }
 
 // described is the description that travelled with a beat, nil for none. What is

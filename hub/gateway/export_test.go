@@ -3,6 +3,9 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -37,4 +40,22 @@ const (
 // DesiredFrames are what a new session tells its edge.
 func DesiredFrames(view *state.View, node fleet.NodeID, log *slog.Logger) []syncproto.Desired {
 	return newDelivery(node, false, log).next(view, 0)
+}
+
+// SetAllowance has an edge begin with little, and get more at these rates a second.
+func (g *Gateway) SetAllowance(node fleet.NodeID, rows, sessions, describes float64) {
+	a := g.allowances.forNode(node)
+	for l, r := range map[*rate.Limiter]float64{a.rows: rows, a.sessions: sessions, a.describes: describes} {
+		l.SetLimit(rate.Limit(r))
+		l.ReserveN(time.Now(), l.Burst())
+	}
+}
+
+// Allowances counts the edges whose allowance is remembered after sessions of so many.
+func Allowances(nodes []fleet.NodeID) int {
+	all := newAllowances()
+	for _, id := range nodes {
+		all.forNode(id)
+	}
+	return len(all.of)
 }

@@ -125,6 +125,22 @@ func TestFormerHubIsAskedAgain(t *testing.T) {
 	}
 }
 
+// A newcomer is held, and let in, where the former hub answers within an election's time.
+func TestNewcomerIsHeldUntilTheFormerHubAnswers(t *testing.T) {
+	t.Parallel()
+	tries := 0
+	h := formerly(t, func() (gateway.Former, error) {
+		if tries++; tries < 4 {
+			return gateway.Former{}, errors.New("no way there")
+		}
+		return gateway.Former{Answered: true}, nil
+	})
+	h.mustDial(t, node1).open(2, "agent-2")
+	if n := h.mustNode(node1); n.Instance != "agent-2" {
+		t.Errorf("the session is of %s, want it to be the newcomer's", n.Instance)
+	}
+}
+
 // Where nobody can be asked for long, nobody is let in.
 func TestNobodyToAskOfTheFormerSession(t *testing.T) {
 	t.Parallel()

@@ -85,11 +85,12 @@ type Elsewhere interface {
 
 // Gateway is one hub's door for edges.
 type Gateway struct {
-	cfg    Config
-	folder *folder
-	budget *semaphore.Weighted
-	leader *leadership
-	lease  *lease
+	cfg        Config
+	folder     *folder
+	budget     *semaphore.Weighted
+	leader     *leadership
+	lease      *lease
+	allowances *allowances
 
 	mu       sync.Mutex
 	sessions map[fleet.NodeID]*session // committed ones, the newest of each node
@@ -123,12 +124,13 @@ func New(cfg Config) (*Gateway, error) {
 		cfg.LeaseFor = SessionLease
 	}
 	return &Gateway{
-		cfg:      cfg,
-		folder:   newFolder(cfg.Apply, cfg.Log),
-		budget:   semaphore.NewWeighted(MaxUpdates),
-		leader:   &leadership{},
-		lease:    newLease(cfg.LeaseFor, cfg.Renew),
-		sessions: make(map[fleet.NodeID]*session),
+		cfg:        cfg,
+		folder:     newFolder(cfg.Apply, cfg.Log),
+		budget:     semaphore.NewWeighted(MaxUpdates),
+		leader:     &leadership{},
+		lease:      newLease(cfg.LeaseFor, cfg.Renew),
+		allowances: newAllowances(),
+		sessions:   make(map[fleet.NodeID]*session),
 	}, nil
 }
 

@@ -40,8 +40,9 @@ func TestSession(t *testing.T) {
 	if ack.Epoch != 1 || ack.Status != fleet.NodeReady || ack.NeedNode {
 		t.Errorf("first acknowledgement %+v, want epoch 1, ready", ack)
 	}
-	if d := expect[syncproto.Desired](w, syncproto.StreamDesired); !d.Full || len(d.Run)+len(d.Stop) > 0 || d.Cluster != welcome.Cluster {
-		t.Errorf("first desired %+v, want a full and empty one", d)
+	first := expect[syncproto.Desired](w, syncproto.StreamDesired)
+	if !first.Full || len(first.Run)+len(first.Stop) > 0 || first.Cluster != welcome.Cluster {
+		t.Errorf("first desired %+v, want a full and empty one", first)
 	}
 	if n := h.mustNode(node1); n.Name != "edge-11111111" || n.Hub != "hub-1" || n.Instance != "agent-1" || n.Address == "" {
 		t.Errorf("node %+v", n)
@@ -49,7 +50,7 @@ func TestSession(t *testing.T) {
 
 	h.mustPlace(node1, alloc1)
 	d := expect[syncproto.Desired](w, syncproto.StreamDesired)
-	if d.Full || len(d.Run) != 1 || d.Run[0].ID != alloc1 || len(d.Bodies) != 1 || d.Bodies[0].Hash != d.Run[0].JobHash {
+	if d.Full || d.From != first.Index || d.From == 0 || len(d.Run) != 1 || d.Run[0].ID != alloc1 || len(d.Bodies) != 1 || d.Bodies[0].Hash != d.Run[0].JobHash {
 		t.Fatalf("desired %+v, want allocation 1 with its job", d)
 	}
 	if job, err := syncproto.DecodeJob(d.Bodies[0].Job); err != nil || job.ID != "job-aaaaaaaa" || len(job.TaskGroups) != 1 {
@@ -212,6 +213,7 @@ func TestAHubThatLagsOpensNoSession(t *testing.T) {
 	h := newHub(t, options{lags: true})
 	h.mustDescribe(node1)
 	h.setBehind(true)
+	h.mustApply(state.NodeEligibility{NodeID: node1, Eligibility: fleet.NodeIneligible, Now: time.Now().UnixNano()})
 	h.mustPlace(node1, alloc1)
 	w := h.mustDial(t, node1)
 	w.welcomed(w.hello(1, "agent-1"))
@@ -220,6 +222,8 @@ func TestAHubThatLagsOpensNoSession(t *testing.T) {
 		n, _ := v.Node(node1)
 		return n.Epoch == 1
 	})
+	w.expectNothing(syncproto.StreamControl, 100*time.Millisecond)
+	h.catchUpOne() // which changes the node, and is not its session
 	w.expectNothing(syncproto.StreamControl, 100*time.Millisecond)
 	h.setBehind(false)
 	if ack := expect[syncproto.HeartbeatAck](w, syncproto.StreamControl); ack.Index < h.View().Index() {
@@ -438,21 +442,51 @@ func TestNoLeaderForAWhile(t *testing.T) {
 	}
 }
 
-// A hub that is cut off from the others sends edges to them.
-func TestHubWithoutALeaderLetsEdgesGo(t *testing.T) {
-	t.Parallel()
-	h := newHub(t, options{ttl: time.Minute, leaderless: true, lease: 2 * time.Second})
-	had := h.mustDial(t, node1)
-	had.open(1, "agent-1")
+// eventuallyRefuses waits until the hub takes no new session.
+func (h *hub) eventuallyRefuses(tb testing.TB, node fleet.NodeID) {
+	tb.Helper()
 	h.eventually("a new session is refused", func(*state.View) bool {
-		w := h.mustDial(t, node2)
+		w := h.mustDial(tb, node)
 		defer w.vanish()
 		w.send(syncproto.StreamControl, w.hello(1, "agent-2"))
 		m, err := w.read(syncproto.StreamControl, patience)
 		r, refused := m.(syncproto.Refused)
 		return err == nil && refused && r.Code == fleet.CodeUnavailable
 	})
+}
+
+// A hub that is cut off from the others sends edges to them.
+func TestHubWithoutALeaderLetsEdgesGo(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{ttl: time.Minute, leaderless: true, lease: 2 * time.Second})
+	had := h.mustDial(t, node1)
+	had.open(1, "agent-1")
+	h.eventuallyRefuses(t, node2)
 	had.expectRefused(fleet.CodeUnavailable)
+}
+
+// A hub that has just lost its leader takes no edge, and keeps those that it has: there may
+// be an election.
+func TestHubWithoutALeaderKeepsItsEdgesAtFirst(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{leaderless: true})
+	had := h.mustDial(t, node1)
+	had.open(1, "agent-1")
+	h.eventuallyRefuses(t, node2)
+	had.beat()
+}
+
+// A session counts as open until it ends.
+func TestSessionThatEndsIsNotCounted(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	w := h.mustDial(t, node1)
+	w.open(1, "agent-1")
+	if n := h.gateway.Stats().Open; n != 1 {
+		t.Errorf("%d sessions are open, want 1", n)
+	}
+	w.vanish()
+	h.eventually("no session is open", func(*state.View) bool { return h.gateway.Stats().Open == 0 })
 }
 
 // A node that missed its deadline comes back through a new session alone.

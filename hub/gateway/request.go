@@ -22,7 +22,7 @@ const replyTimeout = 30 * time.Second
 const silentAfter = 1500 * time.Millisecond
 
 // errSilent is why a request was given up.
-var errSilent = errors.New("the edge does not answer")
+var errSilent = errors.New("the node does not answer")
 
 // request asks the edge, which is probed meanwhile: a link that vanished would otherwise be
 // waited for as long as a slow one.
@@ -81,7 +81,7 @@ func converse(stream *transport.Stream, req syncproto.Request) (io.Reader, error
 	}
 	reply, ok := m.(syncproto.Reply)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeFrameBad, "ask for %s: the edge answered with %s", req.Kind, m.FrameType())
+		return nil, fleet.Errorf(fleet.CodeFrameBad, "ask for %s: the node answered with %s", req.Kind, m.FrameType())
 	}
 	if reply.Error != nil {
 		return nil, reply.Error

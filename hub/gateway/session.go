@@ -25,11 +25,12 @@ const (
 // below it that is not said to be shared; readers hand it frames, the folder
 // answers, and the rest calls.
 type session struct {
-	gw      *Gateway
-	conn    *transport.Conn
-	node    fleet.NodeID
-	log     *slog.Logger
-	started time.Time
+	gw        *Gateway
+	conn      *transport.Conn
+	node      fleet.NodeID
+	log       *slog.Logger
+	allowance *allowance // shared by the sessions of the edge
+	started   time.Time
 
 	frames  chan inbound
 	answers chan answer // room for all that may be unanswered: the folder never waits
@@ -52,9 +53,10 @@ type session struct {
 	inFlight []state.NodeRows // not yet answered, oldest first
 	received received
 	halfWay  halfWay
-	looked   time.Duration     // when idle looked last
-	paid     int64             // for the rows that the machine gives next
-	probes   []chan<- struct{} // closed by an answer
+	untold   *syncproto.Heartbeat // the newest description, where it came too soon; nil: none
+	looked   time.Duration        // when idle looked last
+	paid     int64                // for the rows that the machine gives next
+	probes   []chan<- struct{}    // closed by an answer
 	end      *syncproto.EventEnd
 }
 
@@ -88,17 +90,18 @@ type received struct {
 
 func newSession(g *Gateway, conn *transport.Conn, node fleet.NodeID) *session {
 	return &session{
-		gw:      g,
-		conn:    conn,
-		node:    node,
-		log:     g.cfg.Log.With("node", fleet.Short(node), "remote", conn.RemoteAddr().String()),
-		started: time.Now(),
-		frames:  make(chan inbound),
-		answers: make(chan answer, syncproto.MaxUpdatesInFlight+1),
-		calls:   make(chan call),
-		fenced:  make(chan syncproto.Refused, 1),
-		over:    make(chan struct{}),
-		machine: syncproto.NewHubSession(0, node),
+		gw:        g,
+		conn:      conn,
+		node:      node,
+		log:       g.cfg.Log.With("node", fleet.Short(node), "remote", conn.RemoteAddr().String()),
+		allowance: g.allowances.forNode(node),
+		started:   time.Now(),
+		frames:    make(chan inbound),
+		answers:   make(chan answer, syncproto.MaxUpdatesInFlight+1),
+		calls:     make(chan call),
+		fenced:    make(chan syncproto.Refused, 1),
+		over:      make(chan struct{}),
+		machine:   syncproto.NewHubSession(0, node),
 	}
 }
 
@@ -236,7 +239,7 @@ func (s *session) read(ctx context.Context, on syncproto.Stream, stream *transpo
 	for {
 		f, err := r.Next()
 		in := inbound{on: on, frame: f, err: err}
-		if w := in.weight(); w > 0 && s.gw.budget.Acquire(ctx, w) != nil {
+		if w := in.weight(); w > 0 && (s.allowance.waitForRows(ctx, w) != nil || s.gw.budget.Acquire(ctx, w) != nil) {
 			return
 		}
 		if !s.hand(ctx, in) || err != nil {

@@ -150,7 +150,7 @@ func (h *halfWay) stuck(now time.Time, ttl time.Duration) bool {
 // ready has hardly anything to look at: a hub has thousands of them.
 func (s *session) rest() time.Duration {
 	until := s.looked + lookEvery - s.now() // however much comes in
-	if s.machine.State() == syncproto.SessionOpen && s.status == fleet.NodeReady {
+	if s.machine.State() == syncproto.SessionOpen && s.status == fleet.NodeReady && s.untold == nil {
 		until = time.Hour
 	}
 	if due, ok := s.machine.Due(); ok {
@@ -171,6 +171,10 @@ func (s *session) idle(ctx context.Context) []syncproto.Output {
 	now := time.Now()
 	if s.received.due(now) {
 		s.report()
+	}
+	if h := s.untold; h != nil && s.allowance.describes.Allow() {
+		s.untold = nil
+		s.later(ctx, func(ctx context.Context) call { return s.commitDescription(ctx, *h) })
 	}
 	if s.status == fleet.NodeReady {
 		return nil // what ends that ends the session: the pusher sees to it

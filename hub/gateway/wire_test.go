@@ -102,6 +102,14 @@ func (c *cluster) setBehind(behind bool) {
 	c.catchUp()
 }
 
+// catchUpOne brings a hub's own state that stays behind one entry further.
+func (c *cluster) catchUpOne() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.late[0]()
+	c.late = c.late[1:]
+}
+
 func (c *cluster) mustApply(cmd state.Command) state.Result {
 	c.tb.Helper()
 	res, err := c.Apply(c.tb.Context(), cmd)

@@ -41,7 +41,8 @@ func (l *Liveness) Lead(ctx context.Context) error {
 		switch {
 		case swept:
 			l.sweep(ctx, now)
-		case over && l.expire(ctx, now):
+		case over:
+			l.expire(ctx, now)
 			last = time.Now()
 		}
 	}
@@ -99,12 +100,11 @@ func (l *Liveness) arm(due *time.Timer, last time.Time) {
 	due.Reset(time.Until(at))
 }
 
-// expire commits what is due at now, and reports whether there was anything. What
-// could not be committed is due again soon.
-func (l *Liveness) expire(ctx context.Context, now time.Time) bool {
-	view := l.cfg.State.View()
+// expire commits what is due at now. What could not be committed is due again soon.
+func (l *Liveness) expire(ctx context.Context, now time.Time) {
 	l.mu.Lock()
 	over := l.deadlines.take(now, maxMissed)
+	view := l.cfg.State.View()
 	missed := make([]state.NodeMissed, len(over))
 	for i, d := range over {
 		heard, ok := l.heard[d.node]
@@ -117,20 +117,16 @@ func (l *Liveness) expire(ctx context.Context, now time.Time) bool {
 		}
 	}
 	l.mu.Unlock()
-	if len(over) == 0 {
-		return false
-	}
 	if l.commit(ctx, missed) {
-		return true
+		return
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, d := range over {
 		if l.deadlines.epoch(d.node) == 0 {
 			l.deadlines.set(d.node, d.epoch, now.Add(retryAfter))
 		}
 	}
-	l.mu.Unlock()
-	return true
 }
 
 // sweep holds a deadline for each node that got a session without a beat having
@@ -155,9 +151,7 @@ func (l *Liveness) sweep(ctx context.Context, now time.Time) {
 		}
 	}
 	l.mu.Unlock()
-	if len(over) > 0 {
-		l.commit(ctx, over)
-	}
+	l.commit(ctx, over)
 }
 
 // awaited reports whether an allocation of a node may still come back with it.
@@ -171,7 +165,11 @@ func awaited(view *state.View, node fleet.NodeID) bool {
 	return false
 }
 
+// commit moves nodes on, and reports whether it could. Without any there is no entry.
 func (l *Liveness) commit(ctx context.Context, missed []state.NodeMissed) bool {
+	if len(missed) == 0 {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := l.cfg.Apply.Apply(ctx, state.NodeStatus{

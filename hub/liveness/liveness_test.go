@@ -168,6 +168,48 @@ func TestDeadlineIsTTLAndGraceAfterTheBeat(t *testing.T) {
 	})
 }
 
+// A node that never had a session, and one that is down, have no deadline, and do not count
+// in how often the others beat.
+func TestNodesWithoutASessionHaveNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.mustApply(state.NodeRegister{Node: fleet.Node{ID: "a-registered", Name: "registered"}, Now: time.Now().UnixNano()})
+		epoch := c.mustConnect("b-down", "")
+		c.mustApply(state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: "b-down", Epoch: epoch}}, Now: time.Now().UnixNano()})
+		l := liveness.New(liveness.Config{
+			Policy: liveness.Policy{MinTTL: 10 * time.Second, MaxRate: 0.01}, State: c, Apply: c, Hubs: func() int { return 1 },
+		})
+		defer background(t, l.Lead)()
+		synctest.Wait()
+		if ttl, held := l.TTL(""), l.Stats().Deadlines; ttl != 10*time.Second || held != 0 {
+			t.Errorf("TTL %s and %d deadlines, want 10s and none", ttl, held)
+		}
+		time.Sleep(time.Minute)
+		c.expect("a-registered=initializing b-down=down")
+		if n := c.statusEntries(); n != 1 {
+			t.Errorf("%d entries, want the one that was there before", n)
+		}
+	})
+}
+
+// The first beat of a node that the leader did not know yet counts at once, and not from the
+// next sweep on.
+func TestDeadlineOfAnUnknownNodeDoesNotWaitForASweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		l := liveness.New(liveness.Config{
+			Policy: policy, State: c, Apply: c, Hubs: func() int { return 1 }, SweepEvery: time.Minute,
+		})
+		defer background(t, l.Lead)()
+		synctest.Wait()
+		l.Beat(liveness.Beat{Node: "n", Epoch: c.mustConnect("n", ""), TTL: 10 * time.Second})
+		time.Sleep(15*time.Second - time.Millisecond)
+		c.expect("n=ready")
+		time.Sleep(2 * time.Millisecond)
+		c.expect("n=down")
+	})
+}
+
 func TestManyMissedTogetherAreFewEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -215,6 +257,27 @@ func TestSessionThatNeverBeatGetsADeadline(t *testing.T) {
 		time.Sleep(14 * time.Second)
 		c.expect("n=ready")
 		time.Sleep(7 * time.Second) // found by a sweep within 5 s
+		c.expect("n=down")
+	})
+}
+
+// A node whose history is still coming in has a deadline like one that is ready, under the
+// leader that it connected to and under the next one.
+func TestInitializingNodeHasADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.mustApply(state.SessionOpen{
+			NodeID: "n", Session: 1, Instance: "instance", BootID: "boot", Hub: "hub-1", Head: 5,
+			Node: &fleet.Node{ID: "n", Name: "n"}, Now: time.Now().UnixNano(),
+		})
+		c.expect("n=initializing")
+		stop := background(t, newLiveness(c, nil).Lead)
+		time.Sleep(14 * time.Second)
+		stop()
+		defer background(t, newLiveness(c, nil).Lead)()
+		time.Sleep(14 * time.Second)
+		c.expect("n=initializing")
+		time.Sleep(7 * time.Second)
 		c.expect("n=down")
 	})
 }

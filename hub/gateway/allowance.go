@@ -1,0 +1,72 @@
+package gateway
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/time/rate"
+
+	"skerry/fleet"
+)
+
+// Bounds of what the cluster commits for one edge, over all its sessions with this hub: so
+// much at once, and so much a second in the long run. Nothing is refused for them: rows are
+// read later, a session is committed later, and of descriptions the newest is.
+const (
+	rowsAtOnce      = 32 << 20 // bytes: the history of an absence of months
+	rowsRate        = 256 << 10
+	sessionsAtOnce  = 60
+	sessionsRate    = 0.5 // a link that flaps every 2 s for ever
+	describesAtOnce = 20
+	describesRate   = 0.1 // each wakes the jobs that may fit now
+)
+
+// allowance is what one edge may still say.
+type allowance struct{ rows, sessions, describes *rate.Limiter }
+
+func newAllowance() *allowance {
+	return &allowance{
+		rows:      rate.NewLimiter(rowsRate, rowsAtOnce),
+		sessions:  rate.NewLimiter(sessionsRate, sessionsAtOnce),
+		describes: rate.NewLimiter(describesRate, describesAtOnce),
+	}
+}
+
+// isFull reports whether a new one would allow no more.
+func (a *allowance) isFull() bool {
+	return a.rows.Tokens() >= rowsAtOnce && a.sessions.Tokens() >= sessionsAtOnce && a.describes.Tokens() >= describesAtOnce
+}
+
+// waitForRows waits until so many bytes of rows may be taken.
+func (a *allowance) waitForRows(ctx context.Context, bytes int64) error {
+	return a.rows.WaitN(ctx, int(min(bytes, rowsAtOnce)))
+}
+
+// allowances has those of all edges that said anything of late.
+type allowances struct {
+	mu    sync.Mutex
+	of    map[fleet.NodeID]*allowance
+	sweep int // those that are full go when there are so many
+}
+
+func newAllowances() *allowances { return &allowances{of: map[fleet.NodeID]*allowance{}, sweep: 1024} }
+
+// forNode is the allowance of an edge, the same one for each of its sessions.
+func (p *allowances) forNode(node fleet.NodeID) *allowance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if of := p.of[node]; of != nil {
+		return of
+	}
+	if len(p.of) >= p.sweep {
+		for id, of := range p.of {
+			if of.isFull() {
+				delete(p.of, id)
+			}
+		}
+		p.sweep = max(1024, 2*len(p.of))
+	}
+	of := newAllowance()
+	p.of[node] = of
+	return of
+}

@@ -1,0 +1,89 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/gateway"
+	"skerry/hub/state"
+	"skerry/syncproto"
+)
+
+// B5: an edge that describes itself anew with every beat is answered each time, few of its
+// descriptions become entries of the log, and the newest of them does.
+func TestDescriptionsAreCommittedAtARate(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	w := h.mustDial(t, node1)
+	w.open(1, "agent-1")
+	h.gateway.SetAllowance(node1, 1, 1, 1)
+	before := h.count(state.KindNodeRegister)
+	const beats = 200
+	for i := range beats {
+		n := describe(node1)
+		n.Meta, n.DescriptionHash = map[string]string{"n": fmt.Sprint(i)}, fmt.Sprint("n", i)
+		w.beats++
+		w.send(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Node: n, Hash: []byte(n.DescriptionHash)})
+		if ack := expect[syncproto.HeartbeatAck](w, syncproto.StreamControl); ack.NeedNode || ack.Number != w.beats {
+			t.Fatalf("acknowledgement %+v of beat %d", ack, w.beats)
+		}
+	}
+	h.eventually("the newest description is in the state", func(v *state.View) bool {
+		n, _ := v.Node(node1)
+		return n.Meta["n"] == fmt.Sprint(beats-1)
+	})
+	if n := h.count(state.KindNodeRegister) - before; n > beats/4 {
+		t.Errorf("%d entries for %d descriptions", n, beats)
+	}
+}
+
+// B5: rows that come faster than an edge may send them are read later, and all of them.
+func TestRowsAreReadAtARate(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	w := h.mustDial(t, node1)
+	w.open(1, "agent-1")
+	row := fleet.Transition{Kind: fleet.TransitionOperator, Message: strings.Repeat("m", 4000)}
+	first, second := w.updates(1, row, row), w.updates(3, row)
+	h.gateway.SetAllowance(node1, 20_000, 1, 1)
+	start := time.Now()
+	w.send(syncproto.StreamUpdates, first)
+	w.send(syncproto.StreamUpdates, second)
+	for _, want := range []fleet.Seq{2, 3} {
+		if a := expect[syncproto.Applied](w, syncproto.StreamUpdates); a.Last != want {
+			t.Errorf("applied %+v, want row %d", a, want)
+		}
+	}
+	if took := time.Since(start); took < 550*time.Millisecond {
+		t.Errorf("12,000 bytes were read within %s, at 20,000 a second", took)
+	}
+}
+
+// B5: an edge that opens one session after the other waits for each.
+func TestSessionsAreCommittedAtARate(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	h.mustDial(t, node1).open(1, "agent-1")
+	h.gateway.SetAllowance(node1, 1, 2, 1)
+	start := time.Now()
+	h.mustDial(t, node1).open(2, "agent-1")
+	h.mustDial(t, node2).open(1, "agent-2") // another one does not
+	if took := time.Since(start); took < 450*time.Millisecond || h.count(state.KindSessionOpen) != 3 {
+		t.Errorf("%d sessions after %s, want 3 after half a second", h.count(state.KindSessionOpen), took)
+	}
+}
+
+// What hubs remember of edges that are gone does not grow without end.
+func TestAllowancesAreForgotten(t *testing.T) {
+	t.Parallel()
+	var nodes []fleet.NodeID
+	for i := range 10_000 {
+		nodes = append(nodes, fleet.NodeID(fmt.Sprintf("33333333-0000-4000-8000-%012d", i)))
+	}
+	if n := gateway.Allowances(nodes); n > 2048 {
+		t.Errorf("%d allowances are remembered of edges that said nothing", n)
+	}
+}
