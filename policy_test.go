@@ -44,7 +44,7 @@ hub/members             < fleet
 hub/peers               < fleet syncproto
 hub/pki                 < fleet syncproto hub/state
 hub/events              < fleet hub/state
-hub/api                 < fleet syncproto hub/state hub/events
+hub/api                 < fleet syncproto hub/state hub/events hub/rollout
 hub                     < fleet reconcile syncproto drivers
 
 edge/journal            < fleet syncproto

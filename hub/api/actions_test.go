@@ -25,6 +25,35 @@ func acting(id string, actions ...string) *nomad.Job {
 	return job
 }
 
+// TestNamesOfActions registers, lists and runs actions by the names that Nomad takes.
+func TestNamesOfActions(t *testing.T) {
+	h, srv, c := mustServe(t)
+	names := []string{"flush_cache", "_", "a.b:c/d", "größe", strings.Repeat("n", 128)}
+	if _, _, err := c.Jobs().Register(acting("web", names...), nil); err != nil {
+		t.Fatal(err)
+	}
+	alloc := mustPlace(t, h, "web")
+	mustRun(t, h, 1, alloc)
+	var asked []syncproto.Request
+	actionEdge(h, &asked)
+	for i, name := range names {
+		var out strings.Builder
+		_, err := c.Jobs().ActionExec(t.Context(), &nomad.Allocation{ID: string(alloc), NodeID: string(nodeID), TaskGroup: "site"}, "web", "main", false, nil, name,
+			strings.NewReader("x"), &out, io.Discard, nil, nil)
+		if err != nil || len(asked) != i+1 || asked[i].Action != name {
+			t.Errorf("%q: asked %+v, %v", name, asked, err)
+		}
+	}
+	if _, text := mustGet(t, srv.URL+"/v1/job/web/actions"); strings.Count(text, `"TaskName"`) != len(names) {
+		t.Error(text)
+	}
+	for _, name := range []string{"", "two words", "tab\t", "\x1b[31m", strings.Repeat("n", 129)} {
+		if _, _, err := c.Jobs().Register(acting("web", name), nil); err == nil || !strings.Contains(err.Error(), "cannot name an action") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
 // actionEdge notes what it is asked, and echoes.
 func actionEdge(h *hub, asked *[]syncproto.Request) {
 	talking(h, func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {

@@ -32,6 +32,7 @@ type AllocStub struct {
 	DesiredStatus         string
 	DesiredDescription    string
 	DesiredTransition     fleet.DesiredTransition
+	Retired               bool `json:",omitempty"`
 	ClientStatus          string
 	ClientDescription     string
 	TaskStates            map[string]fleet.TaskState
@@ -53,7 +54,7 @@ func allocStub(al *fleet.Alloc) AllocStub {
 	stub := AllocStub{
 		ID: al.ID, EvalID: al.EvalID, Name: al.Name, Namespace: al.Namespace, NodeID: al.NodeID,
 		NodeName: al.NodeName, JobID: al.JobID, JobVersion: al.JobVersion, TaskGroup: al.TaskGroup,
-		DesiredStatus: al.DesiredStatus, DesiredDescription: al.DesiredDescription, DesiredTransition: al.DesiredTransition,
+		DesiredStatus: al.DesiredStatus, DesiredDescription: al.DesiredDescription, DesiredTransition: al.DesiredTransition, Retired: al.Retired,
 		ClientStatus: al.ClientStatus, ClientDescription: al.ClientDescription, TaskStates: al.TaskStates,
 		DeploymentStatus: al.DeploymentStatus,
 		FollowupEvalID:   al.FollowupEvalID, PreviousAllocation: al.PreviousAllocation, NextAllocation: al.NextAllocation,
@@ -141,8 +142,8 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// With or without reschedule, the job gets another allocation in its place.
-	if _, err := flag(r, "reschedule", false); err != nil {
+	reschedule, err := flag(r, "reschedule", false)
+	if err != nil {
 		return nil, 0, err
 	}
 	_, al, err := a.freshAlloc(r)
@@ -150,7 +151,7 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, err
 	}
 	res, err := a.apply(r.Context(), state.AllocStop{
-		Allocs: []fleet.AllocID{al.ID}, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(), NoShutdownDelay: without,
+		Allocs: []fleet.AllocID{al.ID}, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(), NoShutdownDelay: without, Reschedule: reschedule,
 	})
 	if err != nil {
 		return nil, res.Index, err

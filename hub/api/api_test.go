@@ -32,6 +32,7 @@ type hub struct {
 	collected int
 	removed   []fleet.HubID
 	files     func(syncproto.Request) (io.ReadCloser, error)
+	pieces    func(syncproto.Request) (io.ReadCloser, error)
 	talk      func(context.Context, syncproto.Request) (io.ReadWriteCloser, error)
 	then      state.Command // committed right behind the next command, by somebody else
 }
@@ -103,6 +104,9 @@ func (h *hub) Standing(_ context.Context, id fleet.HubID) (api.Standing, error) 
 }
 
 func (h *hub) Logs(_ context.Context, _ fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
+	if req.Kind == syncproto.RequestLogPieces {
+		return h.pieces(req)
+	}
 	if h.files != nil && req.Kind != syncproto.RequestLogs {
 		return h.files(req)
 	}
@@ -133,6 +137,11 @@ func (h *hub) Force(context.Context) error {
 	return nil
 }
 
+// unsupported answers as an edge of an older release does.
+func unsupported(req syncproto.Request) (io.ReadCloser, error) {
+	return nil, fleet.Errorf(fleet.CodeUnsupported, "this edge does not serve %q requests", req.Kind)
+}
+
 // testHosts has the host that httptest.NewRequest asks for.
 var testHosts = []string{"example.com"}
 
@@ -140,7 +149,7 @@ const nodeID = fleet.NodeID("11111111-1111-4111-8111-111111111111")
 
 func mustServe(tb testing.TB) (*hub, *httptest.Server, *nomad.Client) {
 	tb.Helper()
-	h := &hub{store: state.New(), leader: "hub1", logs: "hello\nworld\n"}
+	h := &hub{store: state.New(), leader: "hub1", logs: "hello\nworld\n", pieces: unsupported}
 	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: []string{"raw_exec", "sim"}})
 	if err != nil {
 		tb.Fatal(err)

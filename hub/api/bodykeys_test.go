@@ -3,9 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,6 +33,7 @@ var sent = map[string]any{
 	"/v1/node/pools":                       nomad.NodePool{},
 	"/v1/namespaces":                       nomad.Namespace{},
 	"/v1/operator/scheduler/configuration": nomad.SchedulerConfiguration{},
+	"/v1/operator/autopilot/configuration": nomad.AutopilotConfiguration{},
 	"/v1/search":                           nomad.SearchRequest{},
 	"/v1/search/fuzzy":                     nomad.FuzzySearchRequest{},
 	"/v1/client/allocation/a/restart":      nomad.AllocationRestartRequest{},
@@ -71,6 +70,27 @@ func TestNoKeyOfABodyIsPassedOver(t *testing.T) {
 	}
 	if said := putBody(t, srv.URL+"/v1/operator/scheduler/configuration", map[string]any{"PreemptionConfig": map[string]any{"Sysbatch": true}}); !strings.Contains(said, "PreemptionConfig.Sysbatch") {
 		t.Errorf("a key within a key: %s", said)
+	}
+}
+
+// TestBodiesAreOfTheirNamespaceAndRegion sends bodies that say both, as Nomad's older clients do.
+func TestBodiesAreOfTheirNamespaceAndRegion(t *testing.T) {
+	_, srv, c := mustServe(t)
+	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ query, key, value, want string }{
+		{"", "Namespace", "default", "200"},
+		{"", "Namespace", "ships", `400 read the request's body: it is for namespace "ships", and the request for "default"`},
+		{"?namespace=default", "Namespace", "ships", `400 read the request's body: it is for namespace "ships", and the request for "default"`},
+		{"?namespace=ships", "Namespace", "ships", "404"},
+		{"", "Region", "global", "200"},
+		{"", "Region", "eu", `400 read the request's body: no path to region "eu"`},
+	} {
+		body := map[string]any{"Target": map[string]string{"Group": "site"}, "Count": 2, tc.key: tc.value}
+		if said := putBody(t, srv.URL+"/v1/job/web/scale"+tc.query, body); !strings.HasPrefix(said, tc.want) {
+			t.Errorf("%s with %s %s: %s, want %s", tc.query, tc.key, tc.value, said, tc.want)
+		}
 	}
 }
 
@@ -122,18 +142,6 @@ func putBody(tb testing.TB, url string, body any) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(tb.Context(), http.MethodPut, url, strings.NewReader(string(b)))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer resp.Body.Close()
-	said, err := io.ReadAll(resp.Body)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return fmt.Sprintf("%d %s", resp.StatusCode, said)
+	status, said := mustPut(tb, url, string(b))
+	return fmt.Sprintf("%d %s", status, said)
 }

@@ -42,7 +42,7 @@ func (a *API) dispatchJob(r *http.Request) (any, fleet.Index, error) {
 		IdPrefixTemplate string
 		Priority         int
 	}
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	job, err := a.namedJob(r)

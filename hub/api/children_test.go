@@ -95,6 +95,17 @@ func TestDispatchOfAPeriodicJob(t *testing.T) {
 	if !launched.Starts() || string(launched.Payload) != "hello" || launched.ParentID != child.ID || launched.DispatchIdempotencyToken != "" {
 		t.Fatalf("launched is %+v", launched)
 	}
+	if eval, _, err := c.Jobs().PeriodicForce("report", nil); err == nil || !strings.Contains(err.Error(), "parameterized") {
+		t.Errorf("the template was launched: %q, %v", eval, err)
+	}
+	eval, _, err := c.Jobs().PeriodicForce(string(child.ID), nil)
+	e, _ := h.store.View().Eval(fleet.EvalID(eval))
+	if err != nil || e == nil {
+		t.Fatalf("forcing what was dispatched: %q, %v", eval, err)
+	}
+	if forced, ok := h.store.View().Job("default", e.JobID); !ok || forced.ParentID != child.ID || !forced.Starts() {
+		t.Errorf("forced is %+v", forced)
+	}
 }
 
 func TestPeriodicForce(t *testing.T) {

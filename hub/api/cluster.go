@@ -1,10 +1,12 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -105,32 +107,52 @@ func (a *API) agentSelf(w http.ResponseWriter, r *http.Request) {
 	a.send(w, r, answer)
 }
 
-// agentHealth answers 200 where this hub knows a leader, else 500; with type=client always
-// 500, since a hub runs nothing itself.
+// agentHealth answers 200 where this hub knows a leader, and the edge in its process, if there
+// is one (skerry dev), is connected; else 500. The parameter type asks for one of the two: a hub
+// without an edge is no healthy client.
 func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
-	type health struct {
-		Ok      bool   `json:"ok"`
-		Message string `json:"message"`
+	kinds := r.URL.Query()["type"]
+	for _, kind := range kinds {
+		if kind != "client" && kind != "server" {
+			a.fail(w, fleet.Errorf(fleet.CodeInvalid, "read the parameter type: %q is neither client nor server", kind))
+			return
+		}
 	}
 	var answer struct {
-		Client *health `json:"client,omitempty"`
-		Server *health `json:"server,omitempty"`
+		Client *agentHealth `json:"client,omitempty"`
+		Server *agentHealth `json:"server,omitempty"`
 	}
-	kind := r.URL.Query().Get("type")
-	if kind != "client" {
-		answer.Server = &health{Ok: true, Message: "ok"}
-		if _, ok := a.cfg.Cluster.Leader(); !ok {
-			answer.Server = &health{Message: noLeader().Message}
+	status := http.StatusOK
+	part := func(err error) *agentHealth {
+		if err != nil {
+			status = http.StatusInternalServerError
+			return &agentHealth{Message: err.Error()}
 		}
-	} else {
-		answer.Client = &health{Message: "client not enabled"}
+		return &agentHealth{Ok: true, Message: "ok"}
+	}
+	if len(kinds) == 0 || slices.Contains(kinds, "server") {
+		var err error
+		if _, ok := a.cfg.Cluster.Leader(); !ok {
+			err = errors.New(noLeader().Message)
+		}
+		answer.Server = part(err)
+	}
+	switch {
+	case a.cfg.Client != nil && (len(kinds) == 0 || slices.Contains(kinds, "client")):
+		answer.Client = part(a.cfg.Client())
+	case slices.Contains(kinds, "client"):
+		answer.Client = part(errors.New("client not enabled"))
 	}
 	a.header(w, a.cfg.State.View().Index())
 	w.Header().Set("Content-Type", "application/json")
-	if answer.Server == nil || !answer.Server.Ok {
-		w.WriteHeader(http.StatusInternalServerError)
-	}
+	w.WriteHeader(status)
 	a.send(w, r, answer)
+}
+
+// agentHealth is how one part of an agent is.
+type agentHealth struct {
+	Ok      bool   `json:"ok"`
+	Message string `json:"message"`
 }
 
 // agentHost describes this hub's machine: its system and its addresses. Nothing of its
@@ -138,7 +160,7 @@ func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 func (a *API) agentHost(w http.ResponseWriter, r *http.Request) {
 	self, p := a.cfg.Cluster.Self(), r.URL.Query()
 	if p.Get("node_id") != "" {
-		a.fail(w, fleet.Errorf(fleet.CodeUnsupported, "describe the machine of a node: edges are not asked for that").WithHint("node status -verbose ID shows its attributes"))
+		a.fail(w, fleet.Errorf(fleet.CodeUnsupported, "describe the machine of a node: nodes are not asked for that").WithHint("skerry node status --verbose ID shows its attributes"))
 		return
 	}
 	if server := fleet.HubID(p.Get("server_id")); server != "" && server != self.ID {
@@ -179,7 +201,7 @@ func reachable(v *state.View, al *fleet.Alloc, what string) error {
 	if n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown {
 		return fleet.Errorf(fleet.CodeUnavailable, "%s of allocation %s: its node %s is %s since %s",
 			what, fleet.Short(al.ID), n.Name, n.Status, time.Unix(n.StatusUpdatedAt, 0).UTC().Format(time.RFC3339)).
-			WithHint("on the edge itself: skerry local logs %s", fleet.Short(al.ID))
+			WithHint("on the node itself: skerry local logs %s", fleet.Short(al.ID))
 	}
 	return nil
 }

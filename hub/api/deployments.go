@@ -1,9 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
+	"time"
 
 	"skerry/fleet"
+	"skerry/hub/rollout"
 	"skerry/hub/state"
 )
 
@@ -89,7 +93,24 @@ type Progress struct {
 	Groups     map[string]map[string]SiteProgress // by group, then site
 	// Windows is what waits for windows of updates, by group; nil: nothing can.
 	Windows map[string]WindowProgress `json:",omitempty"`
+	// Outlook is what becomes of it if nothing more becomes healthy; nil: it is over, or paused.
+	Outlook *Outlook `json:",omitempty"`
+	// Failed are its allocations that failed or are unhealthy, the newest first, some at most.
+	Failed []AllocStub `json:",omitempty"`
 }
+
+// Outlook is what becomes of a deployment of which nothing more becomes healthy.
+type Outlook struct {
+	Deadline    *time.Time `json:",omitempty"` // when it fails; nil: no deadline runs
+	Description string     // its status description when it has failed
+	RevertsTo   *uint64    `json:",omitempty"` // the version that its job goes back to then; nil: it stays as it is
+	// Deferred: the deadline is over and does not run, since all that is left to do is on nodes
+	// that are away, or waits for a window of updates.
+	Deferred bool `json:",omitempty"`
+}
+
+// failedShown is how many failed allocations a deployment's progress has at most.
+const failedShown = 5
 
 // SiteProgress counts a group's allocations at one site: those of the newest version
 // that are healthy, running or failed, and those on edges that are away, which are
@@ -124,9 +145,12 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 		return nil, v.TableIndex("deployments"), err
 	}
 	shut := a.shutters(v, d)
-	p := Progress{Deployment: d, Groups: map[string]map[string]SiteProgress{}, Windows: shut.windows(d)}
+	p := Progress{
+		Deployment: d, Groups: map[string]map[string]SiteProgress{}, Windows: shut.windows(d),
+		Outlook: outlook(v, d, a.cfg.Now()), Failed: failedOf(v, d),
+	}
 	for al := range v.AllocsByJob(d.Namespace, d.JobID) {
-		if _, ok := d.TaskGroups[al.TaskGroup]; !ok || al.ServerTerminal() {
+		if _, ok := d.TaskGroups[al.TaskGroup]; !ok || al.NoLongerWanted() {
 			continue
 		}
 		site := ""
@@ -146,6 +170,40 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 		p.Groups[al.TaskGroup][site] = s
 	}
 	return p, max(v.TableIndex("allocs"), v.TableIndex("deployments")), nil
+}
+
+func outlook(v *state.View, d *fleet.Deployment, now time.Time) *Outlook {
+	o, ok := rollout.OutlookOf(v, d, now)
+	if !ok {
+		return nil
+	}
+	out := &Outlook{Description: o.Fails.StatusDescription, Deferred: o.Deferred}
+	if !o.Deadline.IsZero() {
+		out.Deadline = &o.Deadline
+	}
+	if o.Reverts != nil {
+		out.RevertsTo = &o.Reverts.Version
+	}
+	return out
+}
+
+// failedOf lists what failed of a deployment that is not over, also where another attempt has
+// taken its place.
+func failedOf(v *state.View, d *fleet.Deployment) []AllocStub {
+	var failed []*fleet.Alloc
+	for al := range v.AllocsByDeployment(d.ID) {
+		if d.Active() && (al.DeploymentStatus.IsUnhealthy() || al.ClientStatus == fleet.ClientFailed) {
+			failed = append(failed, al)
+		}
+	}
+	slices.SortFunc(failed, func(x, y *fleet.Alloc) int {
+		return cmp.Or(cmp.Compare(y.CreateIndex, x.CreateIndex), cmp.Compare(x.ID, y.ID))
+	})
+	var stubs []AllocStub
+	for _, al := range failed[:min(len(failed), failedShown)] {
+		stubs = append(stubs, allocStub(al))
+	}
+	return stubs
 }
 
 func (s *SiteProgress) count(al *fleet.Alloc, d *fleet.Deployment) {
@@ -208,7 +266,7 @@ func (a *API) promoteDeployment(r *http.Request) (any, fleet.Index, error) {
 		All          bool
 		Groups       []string
 	}
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if !req.All && len(req.Groups) == 0 {
@@ -228,7 +286,7 @@ func (a *API) pauseDeployment(r *http.Request) (any, fleet.Index, error) {
 		DeploymentID fleet.DeploymentID
 		Pause        bool
 	}
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
@@ -256,7 +314,7 @@ func (a *API) setHealth(r *http.Request) (any, fleet.Index, error) {
 		HealthyAllocationIDs   []fleet.AllocID
 		UnhealthyAllocationIDs []fleet.AllocID
 	}
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if len(req.HealthyAllocationIDs)+len(req.UnhealthyAllocationIDs) == 0 {

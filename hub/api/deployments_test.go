@@ -1,17 +1,21 @@
 package api_test
 
 import (
+	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/fleet"
+	"skerry/hub/api"
 	"skerry/hub/state"
 )
 
 // mustDeploy registers a job, with a deployment that asks for a canary and has one.
-func mustDeploy(t *testing.T, h *hub) (fleet.DeploymentID, fleet.AllocID) {
+func mustDeploy(t *testing.T, h *hub, change ...func(*fleet.DeploymentState)) (fleet.DeploymentID, fleet.AllocID) {
 	t.Helper()
 	job := &fleet.Job{ID: "shop", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "main", Driver: "sim"}}}}}
 	job.Defaults()
@@ -21,8 +25,12 @@ func mustDeploy(t *testing.T, h *hub) (fleet.DeploymentID, fleet.AllocID) {
 	d := &fleet.Deployment{
 		ID: fleet.DeploymentID(fleet.DeriveUUID("deployment", "1")), Namespace: j.Namespace, JobID: j.ID, JobVersion: j.Version, JobCreateIndex: j.CreateIndex,
 		Status: fleet.DeploymentRunning, StatusDescription: fleet.DescNeedsPromotion,
-		TaskGroups: map[string]fleet.DeploymentState{"web": {DesiredTotal: 3, DesiredCanaries: 1, AutoRevert: true}},
 	}
+	web := fleet.DeploymentState{DesiredTotal: 3, DesiredCanaries: 1, AutoRevert: true}
+	for _, f := range change {
+		f(&web)
+	}
+	d.TaskGroups = map[string]fleet.DeploymentState{"web": web}
 	id := fleet.AllocID(fleet.DeriveUUID("alloc", "1"))
 	canary := fleet.Alloc{
 		ID: id, Namespace: j.Namespace, NodeID: nodeID, JobID: j.ID, JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "web",
@@ -108,5 +116,60 @@ func TestNomadClientDrivesADeployment(t *testing.T) {
 		if call() == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// TestProgressSaysWhatComesNext reads when a deployment fails and what comes of it then, and
+// what failed of it. A canary that failed does not wait for its promotion.
+func TestProgressSaysWhatComesNext(t *testing.T) {
+	h, srv, client := mustServe(t)
+	first := &fleet.Job{ID: "shop", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "main", Driver: "sim", Env: map[string]string{"first": "yes"}}}}}}
+	first.Defaults()
+	mustApply(t, h, state.JobRegister{Job: first, Now: 1})
+	if _, _, err := client.Jobs().Stable("shop", 0, true, nil); err != nil {
+		t.Fatal(err)
+	}
+	const long = 100 * 365 * 24 * time.Hour // from 1970, when it is placed
+	id, canary := mustDeploy(t, h, func(s *fleet.DeploymentState) { s.ProgressDeadline = long })
+	read := func(description string) api.Progress {
+		t.Helper()
+		var p api.Progress
+		code, body := mustGet(t, srv.URL+"/v1/deployment/progress/"+string(id))
+		if err := json.Unmarshal([]byte(body), &p); err != nil || code != http.StatusOK {
+			t.Fatal(code, err)
+		}
+		if d, _, err := client.Deployments().Info(string(id), nil); err != nil || d.StatusDescription != description || p.Deployment.StatusDescription != description {
+			t.Errorf("%q, %q, %v; want %q", d.StatusDescription, p.Deployment.StatusDescription, err, description)
+		}
+		return p
+	}
+	health := func(c state.AllocHealth) {
+		c.DeploymentID, c.Now = id, 4
+		mustApply(t, h, c)
+	}
+
+	p := read(fleet.DescNeedsPromotion)
+	if o := p.Outlook; o == nil || o.Deadline == nil || !o.Deadline.Equal(time.Unix(0, 3).Add(long)) || o.RevertsTo == nil || *o.RevertsTo != 0 ||
+		o.Description != fleet.DescRollback(fleet.DescProgressDeadline, 0) || len(p.Failed) != 0 {
+		t.Errorf("it runs: %+v, failed %+v", o, p.Failed)
+	}
+	health(state.AllocHealth{Unhealthy: []fleet.AllocID{canary}})
+	p = read(fleet.DescFailedCanaries)
+	if o := p.Outlook; o == nil || o.Deadline == nil || len(p.Failed) != 1 || p.Failed[0].ID != canary {
+		t.Errorf("a canary failed: %+v, failed %+v", o, p.Failed)
+	}
+	if scale, _, err := client.Jobs().ScaleStatus("shop", nil); err != nil || scale.TaskGroups["web"].Unhealthy != 1 {
+		t.Errorf("a canary failed: scale %+v, %v", scale, err)
+	}
+	health(state.AllocHealth{Healthy: []fleet.AllocID{canary}})
+	p = read(fleet.DescNeedsPromotion)
+	if o := p.Outlook; o == nil || o.Deadline != nil || len(p.Failed) != 0 {
+		t.Errorf("it waits for its promotion: %+v, failed %+v", o, p.Failed)
+	}
+	if _, _, err := client.Deployments().Fail(string(id), nil); err != nil {
+		t.Fatal(err)
+	}
+	if p := read(fleet.DescRollback(fleet.DescFailedByUser, 0)); p.Outlook != nil {
+		t.Errorf("it is over: %+v", p.Outlook)
 	}
 }

@@ -72,7 +72,7 @@ const maxDeadline = 10 * 365 * 24 * time.Hour
 
 func (a *API) drainNode(r *http.Request) (any, fleet.Index, error) {
 	var req DrainRequest
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	switch {
@@ -92,7 +92,7 @@ func (a *API) drainNode(r *http.Request) (any, fleet.Index, error) {
 
 func (a *API) nodeEligibility(r *http.Request) (any, fleet.Index, error) {
 	var req struct{ Eligibility string }
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if req.Eligibility != fleet.NodeEligible && req.Eligibility != fleet.NodeIneligible {

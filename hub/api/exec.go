@@ -317,11 +317,11 @@ func (c *execConn) show(edge io.Reader) error {
 	for {
 		m, err := frames.Read()
 		if err != nil {
-			return fleet.Errorf(fleet.CodeUnavailable, "run a command: the way to its edge is gone: %v", err)
+			return fleet.Errorf(fleet.CodeUnavailable, "run a command: the way to its node is gone: %v", err)
 		}
 		said, ok := m.(syncproto.ExecOutput)
 		if !ok {
-			return fleet.Errorf(fleet.CodeFrameBad, "run a command: the edge goes on with %s", m.FrameType())
+			return fleet.Errorf(fleet.CodeFrameBad, "run a command: the node goes on with %s", m.FrameType())
 		}
 		if said.Error != nil {
 			return said.Error

@@ -227,7 +227,7 @@ func TestCommandsEndWithEitherSide(t *testing.T) {
 		t.Fatal("the command goes on without its client")
 	}
 	var closed *websocket.CloseError
-	if _, _, err := dial("vanish").ReadMessage(); !errors.As(err, &closed) || closed.Code != 4500 || !strings.Contains(closed.Text, "edge is gone") {
+	if _, _, err := dial("vanish").ReadMessage(); !errors.As(err, &closed) || closed.Code != 4500 || !strings.Contains(closed.Text, "node is gone") {
 		t.Errorf("an edge that is gone: %v", err)
 	}
 	bad := dial("stay")

@@ -2,6 +2,9 @@ package api
 
 // What is tested by itself.
 var (
-	ExecFrames = execFrames
-	CloseText  = closeText
+	ExecFrames        = execFrames
+	CloseText         = closeText
+	RefuseUnknownKeys = refuseUnknownKeys
+	IsIgnoredKey      = isIgnored
+	WhyFixed          = whyFixed
 )

@@ -11,6 +11,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/fleet"
+	"skerry/hub/api"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -140,5 +141,34 @@ func TestNomadClientLooksAfterHubs(t *testing.T) {
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("restoring answers %d", resp.StatusCode)
+	}
+}
+
+// TestAutopilotSaysWhyItsRulesAreFixed stores the configuration as it was read, and changes each
+// rule of it.
+func TestAutopilotSaysWhyItsRulesAreFixed(t *testing.T) {
+	_, srv, c := mustServe(t)
+	conf, _, err := c.Operator().AutopilotGetConfiguration(nil)
+	if err != nil || conf.LastContactThreshold == 0 {
+		t.Fatalf("%+v, %v", conf, err)
+	}
+	if _, err := c.Operator().AutopilotSetConfiguration(conf, nil); err != nil {
+		t.Error(err)
+	}
+	stored, _, err := c.Operator().AutopilotCASConfiguration(conf, nil)
+	if err != nil || !stored {
+		t.Errorf("as it was read: %t, %v", stored, err)
+	}
+	if status, said := mustPut(t, srv.URL+"/v1/operator/autopilot/configuration?cas=7", "{}"); status != 200 || said != "false\n" {
+		t.Errorf("as of another index: %d %s", status, said)
+	}
+	for key, value := range map[string]string{
+		"CleanupDeadServers": "true", "LastContactThreshold": `"9s"`, "MaxTrailingLogs": "9", "MinQuorum": "3", "ServerStabilizationTime": `"9s"`,
+		"EnableRedundancyZones": "true", "DisableUpgradeMigration": "false", "EnableCustomUpgrades": "true", "ModifyIndex": "3", "CreateIndex": "3",
+	} {
+		status, said := mustPut(t, srv.URL+"/v1/operator/autopilot/configuration", `{"`+key+`": `+value+`}`)
+		if status != 400 || !strings.Contains(said, key+" is ") || !strings.Contains(said, ": "+api.WhyFixed[key]) || api.WhyFixed[key] == "" {
+			t.Errorf("%s: %d %s", key, status, said)
+		}
 	}
 }

@@ -151,6 +151,8 @@ func waiting(v *state.View, listed map[fleet.NodeID]bool) []WaitingLine {
 	for e := range v.Evals("*", "") {
 		line := WaitingLine{Kind: "evaluation", ID: string(e.ID), Of: string(e.JobID)}
 		switch {
+		case e.Status == fleet.EvalBlocked && len(e.FailedTGAllocs) == 0 && len(e.AwaitsRoom) > 0:
+			line.For = "room: " + e.StatusDescription
 		case e.Status == fleet.EvalBlocked:
 			line.For = "capacity: " + e.StatusDescription
 		case e.Status == fleet.EvalPending && !e.WaitUntil.IsZero():

@@ -18,7 +18,7 @@ func (a *API) parseJob(r *http.Request) (any, fleet.Index, error) {
 		Variables    string
 		Canonicalize bool
 	}
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if strings.TrimSpace(req.JobHCL) == "" {
@@ -49,7 +49,7 @@ func (a *API) validateJob(r *http.Request) (any, fleet.Index, error) {
 		Warnings              string
 	}{DriverConfigValidated: true}
 	var raw struct{ Job json.RawMessage }
-	if err := body(r, &raw); err != nil {
+	if err := a.body(r, &raw); err != nil {
 		return nil, 0, err
 	}
 	job, problems := a.decode(r, raw.Job)
@@ -96,7 +96,7 @@ func (a *API) planJob(r *http.Request) (any, fleet.Index, error) {
 		Job  json.RawMessage
 		Diff bool
 	}
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	job, err := a.acceptable(r, req.Job)

@@ -36,7 +36,7 @@ type EvalAnswer struct {
 
 func (a *API) registerJob(r *http.Request) (any, fleet.Index, error) {
 	var req registerRequest
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	job, err := a.acceptable(r, req.Job)

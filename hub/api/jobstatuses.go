@@ -74,7 +74,7 @@ type JobStatusDeployment struct {
 func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 	var req statusesRequest
 	if r.Method != http.MethodGet {
-		if err := optionalBody(r, &req); err != nil {
+		if err := a.optionalBody(r, &req); err != nil {
 			a.fail(w, err)
 			return
 		}

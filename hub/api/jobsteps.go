@@ -54,7 +54,7 @@ func (req scaleRequest) check(id fleet.JobID) error {
 // scaleJob gives a group another count, or notes why it got none.
 func (a *API) scaleJob(r *http.Request) (any, fleet.Index, error) {
 	var req scaleRequest
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	job, err := a.namedJob(r)
@@ -143,7 +143,7 @@ func (a *API) evaluateJob(r *http.Request) (any, fleet.Index, error) {
 		JobID       fleet.JobID
 		EvalOptions struct{ ForceReschedule bool }
 	}
-	if err := optionalBody(r, &req); err != nil {
+	if err := a.optionalBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	job, err := a.namedJob(r)
@@ -191,7 +191,7 @@ func (a *API) readSubmission(v *state.View, r *http.Request, q query) (any, flee
 		source := v.Submission(j.Namespace, j.ID, version)
 		if source == nil {
 			return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "no source of version %d of job %q is kept", version, j.ID).
-				WithHint("it is kept where the job is registered with one, as job run does, of at most %d bytes", fleet.MaxSubmission)
+				WithHint("it is kept where the job is registered with one, as skerry job run does, of at most %d bytes", fleet.MaxSubmission)
 		}
 		return SubmissionAnswer{*source, j.Namespace, j.ID, version, kept.JobModifyIndex}, v.TableIndex("jobs"), nil
 	}
@@ -223,7 +223,7 @@ func (a *API) tagVersion(r *http.Request) (any, fleet.Index, error) {
 		Latest      bool
 		Description string
 	}
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	name := r.PathValue("tag")

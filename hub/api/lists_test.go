@@ -58,7 +58,7 @@ var listEndpoints = []listed{
 // noLists are the other GETs: they answer with one thing, with what is bounded by the
 // number of hubs, by versions and rows that are kept or by what one job says, or with a stream.
 var noLists = []string{
-	"/v1/agent/health", "/v1/agent/host", "/v1/agent/members", "/v1/agent/servers", "/v1/operator/autopilot/configuration", "/v1/agent/monitor", "/v1/agent/self", "/v1/allocation/{id}", "/v1/allocation/{id}/history",
+	"/v1/agent/health", "/v1/client/gc", "/v1/client/allocation/{id}/gc", "/v1/agent/host", "/v1/agent/members", "/v1/agent/servers", "/v1/operator/autopilot/configuration", "/v1/agent/monitor", "/v1/agent/self", "/v1/allocation/{id}", "/v1/allocation/{id}/history",
 	"/v1/client/allocation/{id}/checks", "/v1/client/allocation/{id}/exec", "/v1/client/allocation/{id}/stats", "/v1/client/stats",
 	"/v1/client/fs/cat/{id}", "/v1/client/fs/logs/{id}", "/v1/client/fs/ls/{id}", "/v1/client/fs/readat/{id}", "/v1/client/fs/stat/{id}",
 	"/v1/client/fs/stream/{id}", "/v1/deployment/progress/{id}", "/v1/deployment/{id}", "/v1/evaluation/{id}", "/v1/evaluations/count",
@@ -346,6 +346,10 @@ func (l *lists) check(e listed) {
 		if !slices.Equal(pages, tc.want) {
 			t.Errorf("%s, page by page: %v\nwant %v", tc.name, pages, tc.want)
 		}
+	}
+	_, none := l.items(e, url.Values{"prefix": {"~"}})
+	if got, want := none.Get("X-Nomad-Index"), h.Get("X-Nomad-Index"); got != want || got == "0" {
+		t.Errorf("an empty list has index %s, and with all in it %s", got, want)
 	}
 	l.refuses(e)
 	l.blocks(e, h.Get("X-Nomad-Index"), all)

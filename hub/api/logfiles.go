@@ -20,7 +20,8 @@ type logFile struct {
 	size int64
 }
 
-// logPosition is where in a task's files the next byte of its output lies.
+// logPosition is where in a task's files the next byte of its output lies, for edges of a release
+// that does not say so (RequestLogPieces): found once, when the output is asked for.
 type logPosition struct {
 	files []logFile // as they were when the output was asked for, the oldest first
 	at    int64     // in the first of files

@@ -2,8 +2,11 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"strconv"
 
 	"skerry/fleet"
@@ -29,6 +32,20 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, err)
 		return
 	}
+	plain, err := flag(r, "plain", false)
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	if !plain {
+		pieces := req
+		pieces.Kind = syncproto.RequestLogPieces
+		out, err := a.cfg.Edges.Logs(r.Context(), node, pieces)
+		if fleet.CodeOf(err) != fleet.CodeUnsupported { // else its release is older
+			a.logPieces(w, pieces, out, err)
+			return
+		}
+	}
 	out, err := a.cfg.Edges.Logs(r.Context(), node, req)
 	if err != nil {
 		a.fail(w, err)
@@ -37,7 +54,7 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 	defer out.Close()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	emit := func(b []byte) error { _, err := w.Write(b); return err }
-	if r.URL.Query().Get("plain") != "true" {
+	if !plain {
 		w.Header().Set("Content-Type", "application/json")
 		frames, position := json.NewEncoder(w), a.logPosition(r, req)
 		emit = func(b []byte) error {
@@ -46,6 +63,35 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err := pump(out, http.NewResponseController(w), emit); err != nil {
+		a.cfg.Log.Debug("log stream ended", "alloc", req.Alloc, "task", req.Task, "error", err)
+	}
+}
+
+// logPieces answers with the frames of a task's output, as the edge says in which file each lies.
+func (a *API) logPieces(w http.ResponseWriter, req syncproto.Request, out io.ReadCloser, err error) {
+	if err != nil {
+		a.fail(w, err)
+		return
+	}
+	defer out.Close()
+	w.Header().Set("Content-Type", "application/json")
+	pieces, frames, rc := syncproto.NewReader(out), json.NewEncoder(w), http.NewResponseController(w)
+	for err = rc.Flush(); err == nil; err = rc.Flush() {
+		var m syncproto.Message
+		if m, err = pieces.Read(); err != nil {
+			break
+		}
+		piece, ok := m.(syncproto.LogPiece)
+		if !ok {
+			err = fleet.Errorf(fleet.CodeFrameBad, "read logs: the node sent %s", m.FrameType())
+			break
+		}
+		file := path.Join(logsFolder, fmt.Sprintf("%s.%s.%d", req.Task, req.Stream, piece.File))
+		if err = frames.Encode(StreamFrame{Offset: piece.Offset, Data: piece.Data, File: file}); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, io.EOF) {
 		a.cfg.Log.Debug("log stream ended", "alloc", req.Alloc, "task", req.Task, "error", err)
 	}
 }

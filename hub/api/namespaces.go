@@ -64,7 +64,7 @@ func (req *namespaceRequest) unsupported() error {
 // storeNamespace makes a namespace, or replaces what is said of it.
 func (a *API) storeNamespace(r *http.Request) (any, fleet.Index, error) {
 	var req namespaceRequest
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if name := r.PathValue("name"); name != "" {
@@ -115,7 +115,7 @@ func notIn(v *state.View, job *fleet.Job) fleet.Problems {
 	if !ok {
 		return fleet.Problems{{
 			Path: "Namespace", Message: fmt.Sprintf("there is no namespace %q", job.Namespace),
-			Hint: "namespace apply makes one; namespace list shows those that there are",
+			Hint: "skerry namespace apply makes one; skerry namespace list shows those that there are",
 		}}
 	}
 	return ns.Admits(job)

@@ -63,3 +63,21 @@ func TestNomadClientStopsWithoutDelay(t *testing.T) {
 		t.Errorf("neither true nor false: %s", resp.Status)
 	}
 }
+
+// TestStopThatReschedules stops an allocation as Nomad's alloc stop does.
+func TestStopThatReschedules(t *testing.T) {
+	h, _, c := mustServe(t)
+	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
+		t.Fatal(err)
+	}
+	for value, want := range map[string]bool{"": false, "false": false, "true": true} {
+		id := string(mustPlace(t, h, "web"))
+		if _, err := c.Allocations().Stop(&nomad.Allocation{ID: id}, &nomad.QueryOptions{Params: map[string]string{"reschedule": value}}); err != nil {
+			t.Fatal(err)
+		}
+		al, _, err := c.Allocations().Info(id, nil)
+		if err != nil || !al.DesiredTransition.ShouldMigrate() || al.DesiredTransition.ShouldReschedule() != want {
+			t.Errorf("reschedule=%s: %+v, %v", value, al.DesiredTransition, err)
+		}
+	}
+}

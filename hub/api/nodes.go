@@ -147,7 +147,7 @@ func (a *API) listPools(v *state.View, r *http.Request, q query) (any, fleet.Ind
 // storePool makes a node pool, or gives it other rules.
 func (a *API) storePool(r *http.Request) (any, fleet.Index, error) {
 	var p fleet.Pool
-	if err := body(r, &p); err != nil {
+	if err := a.body(r, &p); err != nil {
 		return nil, 0, err
 	}
 	if name := r.PathValue("name"); name != "" {

@@ -1,12 +1,17 @@
 package api_test
 
 import (
+	"errors"
 	"io"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	nomad "github.com/hashicorp/nomad/api"
 
+	"skerry/fleet"
+	"skerry/hub/api"
+	"skerry/hub/state"
 	"skerry/syncproto"
 )
 
@@ -75,6 +80,35 @@ func TestNomadsClientStoresAPoolByItsName(t *testing.T) {
 	}
 }
 
+// TestAgentsHealthHasTheEdgeInItsProcess asks a hub that runs with an edge, as skerry dev does.
+func TestAgentsHealthHasTheEdgeInItsProcess(t *testing.T) {
+	h := &hub{store: state.New(), leader: "hub1"}
+	var wrong error
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Hosts: testHosts, Client: func() error { return wrong }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		query, leader string
+		wrong         error
+		status        int
+		want          string
+	}{
+		{"", "hub1", nil, 200, `{"client":{"ok":true,"message":"ok"},"server":{"ok":true,"message":"ok"}}`},
+		{"", "hub1", errors.New("away"), 500, `{"client":{"ok":false,"message":"away"},"server":{"ok":true,"message":"ok"}}`},
+		{"?type=server", "hub1", errors.New("away"), 200, `{"server":{"ok":true,"message":"ok"}}`},
+		{"?type=client", "", nil, 200, `{"client":{"ok":true,"message":"ok"}}`},
+		{"?type=client&type=server", "", nil, 500, `{"client":{"ok":true,"message":"ok"},"server":{"ok":false,"message":"no cluster leader"}}`},
+	} {
+		wrong, h.leader = tc.wrong, fleet.HubID(tc.leader)
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, httptest.NewRequest("GET", "/v1/agent/health"+tc.query, nil))
+		if got := strings.TrimSpace(w.Body.String()); w.Code != tc.status || got != tc.want {
+			t.Errorf("%+v: %d %s", tc, w.Code, got)
+		}
+	}
+}
+
 func TestAgentsHealthByKind(t *testing.T) {
 	_, srv, c := mustServe(t)
 	if h, err := c.Agent().Health(); err != nil || h.Server == nil || !h.Server.Ok || h.Client != nil {
@@ -82,6 +116,9 @@ func TestAgentsHealthByKind(t *testing.T) {
 	}
 	if said, _ := mustGet(t, srv.URL+"/v1/agent/health?type=client"); said != 500 {
 		t.Errorf("a hub as a client: %d", said)
+	}
+	if said, text := mustGet(t, srv.URL+"/v1/agent/health?type=both"); said != 400 || !strings.Contains(text, "neither client nor server") {
+		t.Errorf("a kind that there is none of: %d %s", said, text)
 	}
 	if said, _ := mustGet(t, srv.URL+"/v1/event/stream?topic=nonsense"); said != 400 {
 		t.Errorf("a topic that there is none of: %d", said)
@@ -91,5 +128,24 @@ func TestAgentsHealthByKind(t *testing.T) {
 	}
 	if m, _, err := c.Operator().MetricsSummary(nil); err != nil || m.Timestamp == "" {
 		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+// TestEmptyListsHaveAnIndex reads lists of a cluster that has nothing in them: who blocks on
+// index 0 does not wait.
+func TestEmptyListsHaveAnIndex(t *testing.T) {
+	_, srv, c := mustServe(t)
+	for _, path := range []string{
+		"jobs", "jobs/statuses", "allocations", "evaluations", "deployments", "services", "scaling/policies", "join/tokens", "node/revocations",
+		"node/pool/default/jobs", "node/" + string(nodeID) + "/allocations",
+	} {
+		var list []any
+		meta, err := c.Raw().Query("/v1/"+path, &list, nil)
+		if err != nil || list == nil || len(list) != 0 || meta.LastIndex == 0 {
+			t.Errorf("%s: %v at %d, %v", path, list, meta.LastIndex, err)
+		}
+		if _, text := mustGet(t, srv.URL+"/v1/"+path); text != "[]\n" {
+			t.Errorf("%s: %q", path, text)
+		}
 	}
 }

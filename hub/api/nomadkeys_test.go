@@ -1,12 +1,10 @@
 package api_test
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -129,6 +127,7 @@ var answered = map[string]any{
 	"GET /v1/agent/host":                        nomad.HostDataResponse{},
 	"GET /v1/metrics":                           nomad.MetricsSummary{},
 	"GET /v1/operator/autopilot/configuration":  nomad.AutopilotConfiguration{},
+	"PUT /v1/operator/autopilot/configuration":  true,
 	"PUT /v1/node/pool/{name}":                  none{},
 	"GET /v1/regions":                           []string{},
 	"GET /v1/status/leader":                     "",
@@ -145,6 +144,10 @@ var answered = map[string]any{
 	"GET /v1/client/allocation/{id}/stats":      nomad.AllocResourceUsage{},
 	"GET /v1/client/allocation/{id}/checks":     nomad.AllocCheckStatuses{},
 	"PUT /v1/client/allocation/{id}/restart":    none{},
+	"GET /v1/client/allocation/{id}/gc":         none{},
+	"PUT /v1/client/allocation/{id}/gc":         none{},
+	"GET /v1/client/gc":                         none{},
+	"PUT /v1/client/gc":                         none{},
 	"PUT /v1/client/allocation/{id}/signal":     none{},
 	"GET /v1/client/fs/ls/{id}":                 []*nomad.AllocFileInfo{},
 	"GET /v1/client/fs/stat/{id}":               nomad.AllocFileInfo{},
@@ -163,7 +166,6 @@ var unwalked = map[string]string{
 	"GET /v1/client/fs/readat/{id}":            "the bytes of a file",
 	"GET /v1/operator/snapshot":                "the bytes of a snapshot",
 	"PUT /v1/operator/snapshot":                "no answer",
-	"PUT /v1/operator/autopilot/configuration": "refused, see docs/compatibility.md",
 	"GET /v1/node/revocations":                 "Skerry's own",
 	"GET /v1/join/tokens":                      "Skerry's own",
 	"PUT /v1/join/tokens":                      "Skerry's own",
@@ -360,63 +362,6 @@ func closer(best, known, path string) string {
 		return known
 	}
 	return best
-}
-
-// mustReasons reads testdata/nomadkeys.txt: a key of Nomad's types a line, and why it is
-// not filled.
-func mustReasons(tb testing.TB) map[string]string {
-	tb.Helper()
-	b, err := os.ReadFile("testdata/nomadkeys.txt")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	reasons := map[string]string{}
-	for lines := bufio.NewScanner(bytes.NewReader(b)); lines.Scan(); {
-		line := strings.TrimSpace(lines.Text())
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		key, why, _ := strings.Cut(line, " ")
-		if strings.TrimSpace(why) == "" {
-			tb.Errorf("testdata/nomadkeys.txt: %s has no reason", key)
-		}
-		if reasons[key] != "" {
-			tb.Errorf("testdata/nomadkeys.txt: %s is there twice", key)
-		}
-		reasons[key] = strings.TrimSpace(why)
-	}
-	return reasons
-}
-
-// check compares what was filled with the list of what is not.
-func (w *keyWalk) check(tb testing.TB, reasons map[string]string) {
-	tb.Helper()
-	seen := map[string]bool{}
-	for _, key := range slices.Sorted(maps.Keys(w.keys)) {
-		if w.keys[key] < filled {
-			seen[key] = true
-			if reasons[key] == "" {
-				tb.Errorf("%s is %s", key, map[fill]string{neverThere: "never there", thereButEmpty: "there, and never filled"}[w.keys[key]])
-			}
-		}
-	}
-	for _, endpoint := range slices.Sorted(maps.Keys(w.where)) {
-		for _, key := range slices.Sorted(maps.Keys(w.where[endpoint])) {
-			if w.keys[key] == neverThere || w.where[endpoint][key] != neverThere {
-				continue
-			}
-			at := strings.ReplaceAll(endpoint, " ", ":") + ":" + key
-			seen[at] = true
-			if reasons[at] == "" && reasons[key] == "" {
-				tb.Errorf("%s is never there in the answers of %s", key, endpoint)
-			}
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(reasons)) {
-		if !seen[key] && !strings.HasPrefix(reasons[key], "sometimes: ") {
-			tb.Errorf("testdata/nomadkeys.txt: %s is filled, or is no key of Nomad's: take it out", key)
-		}
-	}
 }
 
 func (w *keyWalk) String() string {

@@ -78,6 +78,14 @@ job "shop" {
         interval = "1s"
         timeout  = "1s"
       }
+      check {
+        name     = "answers"
+        type     = "http"
+        path     = "/v1/status/leader"
+        port     = "HUBPORT"
+        interval = "1s"
+        timeout  = "1s"
+      }
     }
     restart {
       attempts = 1
@@ -101,6 +109,16 @@ job "shop" {
         args    = ["-c", "echo hello from $NOMAD_ALLOC_NAME; echo wrong >&2; exec sleep 86400"]
       }
       env { VERSION = "1" }
+      service {
+        name     = "inner"
+        provider = "nomad"
+        port     = "HUBPORT"
+        check {
+          type     = "tcp"
+          interval = "1s"
+          timeout  = "1s"
+        }
+      }
       meta { m = "1" }
       kill_timeout   = "2s"
       kill_signal    = "SIGINT"
@@ -283,6 +301,7 @@ func TestNomadKeys(t *testing.T) {
 		}
 		return missingOf(ready, 2, err)
 	})
+	c.schedule(func(conf *nomad.SchedulerConfiguration) { conf.MemoryOversubscriptionEnabled = true })
 	c.rollOut()
 	c.failAndBlock()
 	c.launchChildren()
@@ -344,7 +363,7 @@ func (c *devCluster) rollOut() {
 	c.must(err)
 	c.register(shop)
 	c.untilDeployment("shop", successful)
-	next := strings.NewReplacer(`VERSION = "1"`, `VERSION = "2"`, `tags         = ["a"]`, `tags         = ["b"]`, "size = 200", "size = 210").Replace(shop)
+	next := strings.NewReplacer(`VERSION = "1"`, `VERSION = "2"`, `tags         = ["a"]`, `tags         = ["b"]`, "size = 200", "size = 210", `name     = "up"`, `name     = "is up"`).Replace(shop)
 	job, err = c.Jobs().ParseHCL(next, true)
 	c.must(err)
 	_, _, err = c.Jobs().Plan(job, true, nil)
@@ -445,7 +464,8 @@ func (c *devCluster) failAndBlock() {
   type = "batch"
   group "g" {
     restart {
-      attempts = 0
+      attempts = 1
+      delay    = "1s"
       mode     = "fail"
     }
     reschedule {
@@ -499,7 +519,7 @@ func (c *devCluster) failAndBlock() {
 	c.register(`job "nowhere" {
   group "g" {
     constraint {
-      attribute = "${node.class}"
+      attribute = "${node.unique.name}"
       value     = "boat"
     }
     task "t" {
@@ -508,6 +528,15 @@ func (c *devCluster) failAndBlock() {
     }
   }
 }`)
+	c.until("the failed one waits to be rescheduled", func() string {
+		for _, a := range c.allocs("fails") {
+			if a.FollowupEvalID != "" {
+				c.get("/v1/jobs/statuses")
+				return ""
+			}
+		}
+		return "not yet"
+	})
 	c.until("the failed one is rescheduled", func() string {
 		for _, a := range c.allocs("fails") {
 			if a.RescheduleTracker != nil && len(a.RescheduleTracker.Events) > 0 {
@@ -536,6 +565,11 @@ func (c *devCluster) failAndBlock() {
 	_, _, err = c.Jobs().Validate(big, nil)
 	c.must(err)
 	_, _, err = c.Evaluations().Count(nil)
+	c.must(err)
+	everywhere, _, err := c.Jobs().Info("everywhere", nil)
+	c.must(err)
+	everywhere.Priority = ptr(55)
+	_, _, err = c.Jobs().Plan(everywhere, true, nil)
 	c.must(err)
 	for _, job := range []string{"fails", "full", "nowhere", "everywhere"} {
 		_, _, err = c.Jobs().Evaluations(job, nil)
@@ -586,6 +620,9 @@ func (c *devCluster) launchChildren() {
   }
 }`
 	c.register(nightly)
+	c.register(strings.NewReplacer(`"nightly"`, `"weekly"`, `crons            = ["0 3 * * *"]`, `cron = "0 4 * * 0"`).Replace(nightly))
+	_, _, err = c.Jobs().Info("weekly", nil)
+	c.must(err)
 	_, _, err = c.Jobs().PeriodicForce("nightly", nil)
 	c.must(err)
 	for _, id := range []string{"nightly", "print"} {
@@ -641,7 +678,7 @@ func (c *devCluster) lookAtAllocs() {
 	c.logs(al)
 	c.must(c.Allocations().Signal(al, nil, "main", "SIGCONT"))
 	c.must(c.Allocations().Restart(al, "main", nil))
-	_, err = c.Allocations().Stop(al, nil)
+	_, err = c.Allocations().Stop(al, &nomad.QueryOptions{Params: map[string]string{"reschedule": "true", "no_shutdown_delay": "true"}})
 	c.must(err)
 	c.untilReplaced(al.ID)
 	list, _, err := c.AllocFS().List(al, "/", nil)
@@ -742,20 +779,21 @@ func (c *devCluster) arrange() {
 	c.must2(c.Namespaces().Delete("ships", nil))
 	c.must2(c.NodePools().Register(&nomad.NodePool{
 		Name: "farms", Description: "windy", Meta: map[string]string{"a": "b"},
-		SchedulerConfiguration: &nomad.NodePoolSchedulerConfiguration{SchedulerAlgorithm: "spread"},
+		SchedulerConfiguration: &nomad.NodePoolSchedulerConfiguration{SchedulerAlgorithm: "spread", MemoryOversubscriptionEnabled: ptr(true)},
 	}, nil))
 	_, _, err = c.NodePools().List(nil)
 	c.must(err)
 	_, _, err = c.NodePools().Info("farms", nil)
 	c.must(err)
 	c.must2(c.NodePools().Delete("farms", nil))
-	conf, _, err := c.Operator().SchedulerGetConfiguration(nil)
-	c.must(err)
-	conf.SchedulerConfig.MemoryOversubscriptionEnabled = true
-	_, _, err = c.Operator().SchedulerSetConfiguration(conf.SchedulerConfig, nil)
-	c.must(err)
-	_, _, err = c.Operator().SchedulerGetConfiguration(nil)
-	c.must(err)
+	all := func(on bool) {
+		c.schedule(func(conf *nomad.SchedulerConfiguration) {
+			conf.RejectJobRegistration = on
+			conf.PreemptionConfig.BatchSchedulerEnabled, conf.PreemptionConfig.ServiceSchedulerEnabled, conf.PreemptionConfig.SysBatchSchedulerEnabled = on, on, on
+		})
+	}
+	all(true)
+	all(false)
 	_, err = c.Operator().RaftGetConfiguration(nil)
 	c.must(err)
 	_, _, err = c.Operator().AutopilotServerHealth(nil)
@@ -781,6 +819,18 @@ func (c *devCluster) arrange() {
 	_, err = c.Status().Leader()
 	c.must(err)
 	_, err = c.Status().Peers()
+	c.must(err)
+}
+
+// schedule changes the scheduler's configuration, and reads it back.
+func (c *devCluster) schedule(change func(*nomad.SchedulerConfiguration)) {
+	c.tb.Helper()
+	read, _, err := c.Operator().SchedulerGetConfiguration(nil)
+	c.must(err)
+	change(read.SchedulerConfig)
+	_, _, err = c.Operator().SchedulerSetConfiguration(read.SchedulerConfig, nil)
+	c.must(err)
+	_, _, err = c.Operator().SchedulerGetConfiguration(nil)
 	c.must(err)
 }
 

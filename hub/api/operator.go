@@ -106,7 +106,7 @@ func (a *API) removePeer(r *http.Request) (answer any, index fleet.Index, err er
 	}
 	if leader, _ := a.cfg.Cluster.Leader(); leader == id {
 		return nil, 0, fleet.Errorf(fleet.CodeConflict, "remove hub %s: it leads", id).
-			WithHint("have another one lead first: `skerry operator raft transfer-leadership`")
+			WithHint("have another one lead first: skerry operator raft transfer-leadership")
 	}
 	err = a.cfg.Cluster.RemovePeer(r.Context(), id)
 	return struct{}{}, a.cfg.State.View().Index(), err
@@ -194,23 +194,4 @@ func (a *API) autopilotHealth(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
 	a.send(w, r, answer)
-}
-
-// autopilotConfiguration says by which rules hubs count as healthy. They are fixed.
-func (a *API) autopilotConfiguration(w http.ResponseWriter, r *http.Request) {
-	a.header(w, a.cfg.State.View().Index())
-	a.send(w, r, struct {
-		CleanupDeadServers                            bool // hubs are removed by hand
-		LastContactThreshold, ServerStabilizationTime string
-		MaxTrailingLogs, MinQuorum                    uint64
-		EnableRedundancyZones                         bool
-		DisableUpgradeMigration                       bool
-		EnableCustomUpgrades                          bool
-		CreateIndex, ModifyIndex                      uint64
-	}{LastContactThreshold: HubAnswerTimeout.String(), ServerStabilizationTime: "0s", MaxTrailingLogs: maxTrailing, DisableUpgradeMigration: true})
-}
-
-func (a *API) storeAutopilot(*http.Request) (answer any, index fleet.Index, err error) {
-	return nil, 0, fleet.Errorf(fleet.CodeUnsupported, "store the autopilot configuration: its rules are fixed").
-		WithHint("operator raft remove-peer removes a hub that is gone for good")
 }

@@ -15,6 +15,10 @@ func (a *API) orderRoutes() {
 	a.mux.HandleFunc("GET /v1/client/allocation/{id}/checks", a.write(a.allocChecks))
 	a.mux.HandleFunc("GET /v1/client/allocation/{id}/stats", a.write(a.allocUsage))
 	a.mux.HandleFunc("GET /v1/client/stats", a.write(a.nodeUsage))
+	a.mux.HandleFunc("GET /v1/client/gc", a.write(a.collectNode)) // by GET, as Nomad's clients ask for it
+	a.put("/v1/client/gc", a.write(a.collectNode))
+	a.mux.HandleFunc("GET /v1/client/allocation/{id}/gc", a.write(a.collectAlloc))
+	a.put("/v1/client/allocation/{id}/gc", a.write(a.collectAlloc))
 }
 
 // killSignal is what is sent where no signal is named.
@@ -26,7 +30,7 @@ func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
 		TaskName string
 		AllTasks bool
 	}
-	if err := optionalBody(r, &req); err != nil { // without one: all that runs
+	if err := a.optionalBody(r, &req); err != nil { // without one: all that runs
 		return nil, 0, err
 	}
 	if req.AllTasks && req.TaskName != "" {
@@ -41,7 +45,7 @@ func (a *API) restartAlloc(r *http.Request) (any, fleet.Index, error) {
 // signalAlloc has an edge send a signal to an allocation's tasks.
 func (a *API) signalAlloc(r *http.Request) (any, fleet.Index, error) {
 	var req struct{ Task, Signal string }
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	if req.Signal == "" {
@@ -79,6 +83,46 @@ func (a *API) allocChecks(r *http.Request) (any, fleet.Index, error) {
 	}
 	answer, err := a.ask(r, al.NodeID, syncproto.Request{Kind: syncproto.RequestChecks, Alloc: al.ID})
 	return answer, v.Index(), err
+}
+
+// noAnswer is an answer without a body.
+type noAnswer struct{}
+
+// collectAlloc has an edge remove the folder of an allocation that has ended.
+func (a *API) collectAlloc(r *http.Request) (any, fleet.Index, error) {
+	v, al, err := a.freshAlloc(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !al.ClientTerminal() {
+		return nil, v.Index(), fleet.Errorf(fleet.CodeConflict, "collect allocation %s: it has not ended, it is %s", fleet.Short(al.ID), al.ClientStatus).
+			WithHint("stop it first")
+	}
+	return a.collect(r, v, al.NodeID, al.ID)
+}
+
+// collectNode has an edge remove the folders of all allocations that have ended.
+func (a *API) collectNode(r *http.Request) (any, fleet.Index, error) {
+	id := fleet.NodeID(r.URL.Query().Get("node_id"))
+	if id == "" {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "collect allocations of a node: the parameter node_id is missing").
+			WithHint("a hub runs nothing itself; what hubs know of what is over is collected by /v1/system/gc")
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	return a.collect(r, a.cfg.State.View(), id, "")
+}
+
+func (a *API) collect(r *http.Request, v *state.View, node fleet.NodeID, alloc fleet.AllocID) (any, fleet.Index, error) {
+	if err := nodeReachable(v, node, "collect allocations of"); err != nil {
+		return nil, v.Index(), err
+	}
+	out, err := a.cfg.Edges.Logs(r.Context(), node, syncproto.Request{Kind: syncproto.RequestCollect, Alloc: alloc})
+	if err != nil {
+		return nil, v.Index(), err
+	}
+	return noAnswer{}, v.Index(), out.Close()
 }
 
 // orderable says why an allocation's tasks cannot be told anything.

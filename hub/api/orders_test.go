@@ -80,6 +80,49 @@ func TestNomadClientRestartsAndSignals(t *testing.T) {
 	}
 }
 
+// TestNomadClientCollects has an edge remove the folders of what has ended.
+func TestNomadClientCollects(t *testing.T) {
+	h, srv, c := mustServe(t)
+	var asked []syncproto.Request
+	h.files = func(req syncproto.Request) (io.ReadCloser, error) {
+		asked = append(asked, req)
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
+		t.Fatal(err)
+	}
+	id := mustPlace(t, h, "web")
+	refused := func(path string, status int, says string) {
+		t.Helper()
+		for _, method := range []string{"GET", "PUT"} {
+			if got, said := mustAnswer(t, method, srv.URL+path, ""); got != status || !strings.Contains(said, says) {
+				t.Errorf("%s %s: %d %s, want %d with %q", method, path, got, said, status, says)
+			}
+		}
+	}
+	refused("/v1/client/allocation/"+string(id)+"/gc", 409, "it has not ended")
+	refused("/v1/client/allocation/nope/gc", 404, "not found")
+	refused("/v1/client/gc", 400, "node_id is missing")
+	refused("/v1/client/gc?node_id=nope", 404, "not found")
+	if len(asked) > 0 {
+		t.Fatalf("asked %+v", asked)
+	}
+	mustReport(t, h, 1, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: fleet.ClientComplete})
+	if err := c.Nodes().GcAlloc(string(id), nil); err != nil {
+		t.Error(err)
+	}
+	if err := c.Nodes().GC(string(nodeID), nil); err != nil {
+		t.Error(err)
+	}
+	if want := []syncproto.Request{{Kind: syncproto.RequestCollect, Alloc: id}, {Kind: syncproto.RequestCollect}}; !reflect.DeepEqual(asked, want) {
+		t.Errorf("asked %+v, want %+v", asked, want)
+	}
+	n, _ := h.store.View().Node(nodeID)
+	mustApply(t, h, state.NodeStatus{Nodes: []state.NodeMissed{{NodeID: nodeID, Epoch: n.Epoch}}, EvalSeed: "s", Now: 9})
+	refused("/v1/client/allocation/"+string(id)+"/gc", 500, "it is down")
+	refused("/v1/client/gc?node_id="+string(nodeID), 500, "it is down")
+}
+
 // mustPut sends a body and returns the answer's status and text.
 func mustPut(tb testing.TB, url, body string) (int, string) {
 	tb.Helper()

@@ -146,8 +146,8 @@ func (a *API) apply(ctx context.Context, c state.Command) (state.Result, error) 
 }
 
 // body decodes a request's JSON body into v.
-func body(r *http.Request, v any) error {
-	empty, err := readBody(r, v)
+func (a *API) body(r *http.Request, v any) error {
+	empty, err := a.readBody(r, v)
 	if empty {
 		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is empty")
 	}
@@ -156,12 +156,12 @@ func body(r *http.Request, v any) error {
 
 // optionalBody is body where there need be none. A client that sends in chunks does not say
 // before that there is none.
-func optionalBody(r *http.Request, v any) error {
-	_, err := readBody(r, v)
+func (a *API) optionalBody(r *http.Request, v any) error {
+	_, err := a.readBody(r, v)
 	return err
 }
 
-func readBody(r *http.Request, v any) (empty bool, err error) {
+func (a *API) readBody(r *http.Request, v any) (empty bool, err error) {
 	b, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
 	if err != nil {
 		return false, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
@@ -178,6 +178,9 @@ func readBody(r *http.Request, v any) (empty bool, err error) {
 			return false, e
 		}
 		return false, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %s", notJSON(err))
+	}
+	if err := a.checkScope(r, b, v); err != nil {
+		return false, err
 	}
 	return false, refuseUnknownKeys(b, v)
 }
@@ -205,6 +208,9 @@ func (a *API) header(w http.ResponseWriter, index fleet.Index) {
 }
 
 func (a *API) send(w http.ResponseWriter, r *http.Request, answer any) {
+	if _, none := answer.(noAnswer); none {
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	enc := json.NewEncoder(w)
 	if r.URL.Query().Has("pretty") {

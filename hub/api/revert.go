@@ -32,7 +32,7 @@ func (a *API) revertJob(r *http.Request) (any, fleet.Index, error) {
 			current.ID, current.Version, *req.EnforcePriorVersion).WithHint("look at what has changed")
 	case older.Version == current.Version:
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revert job %q: version %d is the current one", current.ID, older.Version).
-			WithHint("name an older version, as job history lists them")
+			WithHint("name an older version, as skerry job history lists them")
 	case older.Type != current.Type:
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revert job %q: version %d is of type %s, and not %s", current.ID, older.Version, older.Type, current.Type)
 	}
@@ -102,7 +102,7 @@ func (a *API) versionOf(r *http.Request, req any, which func() versionName) (cur
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := body(r, req); err != nil {
+	if err := a.body(r, req); err != nil {
 		return nil, nil, err
 	}
 	name := which()
@@ -126,5 +126,5 @@ func (a *API) versionOf(r *http.Request, req any, which func() versionName) (cur
 		}
 	}
 	return nil, nil, fleet.Errorf(fleet.CodeNotFound, "%s of job %q is not kept", name, current.ID).
-		WithHint("job history lists the versions that are")
+		WithHint("skerry job history lists the versions that are")
 }

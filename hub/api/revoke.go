@@ -19,7 +19,7 @@ type RevokeRequest struct{ Reason string }
 // more can be revoked.
 func (a *API) revokeNode(r *http.Request) (any, fleet.Index, error) {
 	var req RevokeRequest
-	if err := optionalBody(r, &req); err != nil {
+	if err := a.optionalBody(r, &req); err != nil {
 		return nil, 0, err
 	}
 	id := r.PathValue("id")

@@ -35,7 +35,7 @@ func (a *API) readScheduling(v *state.View, _ *http.Request, _ query) (any, flee
 // was the last to change it.
 func (a *API) storeScheduling(r *http.Request) (any, fleet.Index, error) {
 	cmd := state.SchedulerConfig{}
-	if err := body(r, &cmd.Config); err != nil {
+	if err := a.body(r, &cmd.Config); err != nil {
 		return nil, 0, err
 	}
 	if err := cmd.Config.Validate(); err != nil {

@@ -65,7 +65,7 @@ type answerMeta struct {
 func (a *API) search(f func(v *state.View, q query, req searchRequest) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var req searchRequest
-		if err := body(r, &req); err != nil {
+		if err := a.body(r, &req); err != nil {
 			a.fail(w, err)
 			return
 		}

@@ -98,7 +98,7 @@ func needToken(v *state.View, r *http.Request) (*state.JoinToken, error) {
 
 func (a *API) createToken(r *http.Request) (any, fleet.Index, error) {
 	var req CreateTokenRequest
-	if err := body(r, &req); err != nil {
+	if err := a.body(r, &req); err != nil {
 		return nil, 0, err
 	}
 	now := a.cfg.Now()

@@ -26,7 +26,7 @@ func (a *API) ask(r *http.Request, node fleet.NodeID, req syncproto.Request) (js
 		return nil, fmt.Errorf("read %s of node %s: %w", req.Kind, fleet.Short(node), err)
 	}
 	if !json.Valid(b) {
-		return nil, fmt.Errorf("read %s of node %s: its edge did not answer with JSON", req.Kind, fleet.Short(node))
+		return nil, fmt.Errorf("read %s of node %s: it did not answer with JSON", req.Kind, fleet.Short(node))
 	}
 	return b, nil
 }

@@ -79,7 +79,7 @@ func (s *shutters) standing(al *fleet.Alloc) cron.Standing {
 // never).
 func (s *shutters) closed(al *fleet.Alloc) (opens time.Time, closed bool) {
 	switch {
-	case s.job == nil || al.ServerTerminal() || al.ClientStatus == fleet.ClientUnknown:
+	case s.job == nil || al.NoLongerWanted() || al.ClientStatus == fleet.ClientUnknown:
 		return time.Time{}, false
 	case al.JobVersion == s.job.Version && !(al.ClientStatus == fleet.ClientPending && s.held[post{al.NodeID, al.Name}]):
 		return time.Time{}, false

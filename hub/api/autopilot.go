@@ -1,0 +1,76 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// AutopilotConfig is by which rules hubs count as healthy, in Nomad's shape.
+type AutopilotConfig struct {
+	CleanupDeadServers      bool
+	LastContactThreshold    string
+	MaxTrailingLogs         uint64
+	MinQuorum               uint64
+	ServerStabilizationTime string
+	EnableRedundancyZones   bool
+	DisableUpgradeMigration bool
+	EnableCustomUpgrades    bool
+	CreateIndex             uint64
+	ModifyIndex             uint64
+}
+
+// autopilotRules are those of every cluster: they cannot be changed.
+var autopilotRules = AutopilotConfig{
+	LastContactThreshold: HubAnswerTimeout.String(), ServerStabilizationTime: "0s", MaxTrailingLogs: maxTrailing, DisableUpgradeMigration: true,
+}
+
+// whyFixed says why a rule cannot be changed.
+var whyFixed = map[string]string{
+	"CleanupDeadServers":      "a hub that is away may come back; skerry operator raft remove-peer removes one that is gone for good",
+	"LastContactThreshold":    "that is how long a hub is waited for when it is asked how far it is",
+	"MaxTrailingLogs":         "a hub that is further behind is shown as not healthy, and nothing follows from that",
+	"MinQuorum":               "it bounds the removal of dead servers, and no hub is removed by itself",
+	"ServerStabilizationTime": "a hub votes as soon as it has joined",
+	"EnableRedundancyZones":   "it is of Nomad Enterprise",
+	"DisableUpgradeMigration": "migrating at an upgrade is of Nomad Enterprise",
+	"EnableCustomUpgrades":    "it is of Nomad Enterprise",
+	"CreateIndex":             "it is stored nowhere",
+	"ModifyIndex":             "it is stored nowhere",
+}
+
+func (a *API) autopilotConfiguration(w http.ResponseWriter, r *http.Request) {
+	a.header(w, a.cfg.State.View().Index())
+	a.send(w, r, autopilotRules)
+}
+
+// storeAutopilot takes what changes nothing, and says of the rest why it cannot be changed.
+func (a *API) storeAutopilot(r *http.Request) (answer any, index fleet.Index, err error) {
+	asked := autopilotRules
+	if err := a.body(r, &asked); err != nil {
+		return nil, 0, err
+	}
+	var refused []string
+	rules, wanted := reflect.ValueOf(autopilotRules), reflect.ValueOf(asked)
+	for i := range rules.NumField() {
+		if name := rules.Type().Field(i).Name; !wanted.Field(i).Equal(rules.Field(i)) {
+			refused = append(refused, fmt.Sprintf("%s is %v, and cannot become %v: %s", name, rules.Field(i), wanted.Field(i), whyFixed[name]))
+		}
+	}
+	if len(refused) > 0 {
+		return nil, 0, fleet.Errorf(fleet.CodeUnsupported, "store the autopilot configuration: %s", strings.Join(refused, "; ")).
+			WithHint("leave it as /v1/operator/autopilot/configuration shows it")
+	}
+	if cas := r.URL.Query().Get("cas"); cas != "" {
+		n, err := strconv.ParseUint(cas, 10, 64)
+		if err != nil {
+			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter cas: %q is not a whole number", cas)
+		}
+		return n == autopilotRules.ModifyIndex, a.cfg.State.View().Index(), nil
+	}
+	return true, a.cfg.State.View().Index(), nil
+}
