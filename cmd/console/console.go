@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -46,7 +47,11 @@ func Plain(s string) string {
 	}, s)
 }
 
-// Write writes the table, nothing where it has no rows. States have colours where w has them.
+// staleMark stands behind the first word of each table that may be old.
+const staleMark = " (may be old)"
+
+// Write writes the table, nothing where it has no rows. States have colours where w has them,
+// and the first line says where what is written to w may be old.
 func (t *Table) Write(w io.Writer) error {
 	if len(t.Rows) == 0 {
 		return nil
@@ -58,6 +63,11 @@ func (t *Table) Write(w io.Writer) error {
 	all := rows
 	if len(t.Heads) > 0 {
 		all = append([][]string{t.Heads}, rows...)
+	}
+	if IsStale(w) && len(all[0]) > 1 {
+		all = append([][]string{slices.Clone(all[0])}, all[1:]...)
+		first := slices.IndexFunc(all[0], func(cell string) bool { return strings.TrimSpace(cell) != "" })
+		all[0][max(first, 0)] += staleMark
 	}
 	widths := columnWidths(all)
 	colours := HasColours(w)
@@ -173,10 +183,16 @@ func Nano(n int64) time.Time {
 	return time.Unix(0, n)
 }
 
+// Hint writes what the reader may do now, on a line of its own: the one form that hints have.
+func Hint(w io.Writer, format string, args ...any) {
+	fmt.Fprintf(w, "Hint: %s\n", Plain(fmt.Sprintf(format, args...)))
+}
+
 // ExitError ends the program with a code of its own. Silent ones say nothing more.
 type ExitError struct {
 	Code   int
 	Err    error
+	Hint   string // "": the one that Err has
 	Silent bool
 }
 
@@ -186,20 +202,22 @@ func (e *ExitError) Unwrap() error { return e.Err }
 // Fail writes an error for people, its hint on a line of its own, and returns the
 // program's exit code: 1 unless the error has one.
 func Fail(w io.Writer, program string, err error) int {
-	code := 1
+	code, hint := 1, ""
 	var exit *ExitError
 	if errors.As(err, &exit) {
-		code = exit.Code
+		code, hint = exit.Code, exit.Hint
 		if exit.Silent {
 			return code
 		}
 	}
+	message := err.Error()
 	var e *fleet.Error
-	if errors.As(err, &e) && e.Hint != "" {
-		message := strings.Replace(err.Error(), " ("+e.Hint+")", "", 1)
-		fmt.Fprintf(w, "%s: %s\n%s  hint: %s\n", program, Plain(message), strings.Repeat(" ", len(program)), Plain(e.Hint))
-		return code
+	if errors.As(err, &e) && e.Hint != "" && hint == "" {
+		hint, message = e.Hint, strings.Replace(message, " ("+e.Hint+")", "", 1)
 	}
-	fmt.Fprintf(w, "%s: %s\n", program, Plain(err.Error()))
+	fmt.Fprintf(w, "%s: %s\n", program, Plain(message))
+	if hint != "" {
+		Hint(w, "%s", hint)
+	}
 	return code
 }

@@ -76,8 +76,10 @@ func TestFail(t *testing.T) {
 		want string
 	}{
 		{errors.New("plain"), 1, "p: plain\n"},
-		{hinted, 1, "p: open it: no\n   hint: try again\n"},
-		{fmt.Errorf("start: %w", hinted), 1, "p: start: open it: no\n   hint: try again\n"},
+		{hinted, 1, "p: open it: no\nHint: try again\n"},
+		{fmt.Errorf("start: %w", hinted), 1, "p: start: open it: no\nHint: try again\n"},
+		{&console.ExitError{Code: 2, Err: errors.New("it waits"), Hint: "promote it"}, 2, "p: it waits\nHint: promote it\n"},
+		{&console.ExitError{Code: 2, Err: hinted}, 2, "p: open it: no\nHint: try again\n"},
 		{&console.ExitError{Code: 2, Err: errors.New("waits")}, 2, "p: waits\n"},
 		{&console.ExitError{Code: 130, Err: errors.New("left"), Silent: true}, 130, ""},
 	} {

@@ -47,7 +47,7 @@ func allocStatus(o *operator) *cobra.Command {
 			return o.showAllocUsage(cmd, hub, a.ID)
 		},
 	}
-	c.Flags().BoolVar(&stats, "stats", false, "show what its tasks use now, as its edge says; with --json that alone")
+	c.Flags().BoolVar(&stats, "stats", false, "show what its tasks use now, as its node says; with --json that alone")
 	return c
 }
 
@@ -60,7 +60,7 @@ func writeAlloc(w io.Writer, a fleet.Alloc) error {
 	t.Add("Wanted", note(a.DesiredStatus, a.DesiredDescription))
 	t.Add("Status", note(a.ClientStatus, a.ClientDescription))
 	if a.ReportedStatus != "" && a.ReportedStatus != a.ClientStatus {
-		t.Add("Edge said last", a.ReportedStatus)
+		t.Add("Node said last", a.ReportedStatus)
 	}
 	t.Add("Placed", fmt.Sprintf("%s, score %.3f, evaluation %s", console.Ago(time.Now(), console.Nano(a.CreateTime)), a.Score, shown(a.EvalID)))
 	t.Add("Resources", fmt.Sprintf("cpu %d MHz, memory %d MB, disk %d MB", a.AllocatedResources.CPU, a.AllocatedResources.MemoryMB, a.AllocatedResources.DiskMB))
@@ -107,8 +107,8 @@ func writeTask(w io.Writer, name string, s fleet.TaskState) error {
 		state += ", started " + console.LocalTime(*s.StartedAt)
 	}
 	fmt.Fprintf(w, "\nTask %q: %s\n", name, state)
-	events := console.Table{Heads: []string{"TIME (EDGE)", "EVENT", ""}}
-	for _, e := range s.Events {
+	events := console.Table{Heads: []string{"TIME (NODE)", "EVENT", ""}}
+	for _, e := range slices.Backward(s.Events) {
 		events.Add(console.LocalTime(console.Nano(e.Time)), e.Type, e.DisplayMessage)
 	}
 	return events.Write(w)
@@ -187,11 +187,12 @@ func evalList(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			q := url.Values{"reverse": {"true"}, "filter": {filter}, "job": {job}, "status": {status}}
+			q := url.Values{"filter": {filter}, "job": {job}, "status": {status}}
 			var list []fleet.Evaluation
 			if _, err := hub.Read(cmd.Context(), "/v1/evaluations", q, &list); err != nil {
 				return err
 			}
+			newestFirst(list, func(e fleet.Evaluation) fleet.Index { return e.CreateIndex })
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}
@@ -244,9 +245,9 @@ func writeEval(w io.Writer, e fleet.Evaluation) error {
 	if err := t.Write(w); err != nil {
 		return err
 	}
-	if len(e.FailedTGAllocs) > 0 {
+	if len(e.FailedTGAllocs)+len(e.AwaitsRoom) > 0 {
 		fmt.Fprintln(w)
 	}
-	writeFailures(w, e.FailedTGAllocs)
+	writeUnplaced(w, e)
 	return nil
 }

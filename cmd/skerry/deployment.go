@@ -27,7 +27,7 @@ func deploymentCommand(o *operator) *cobra.Command {
 
 func deploymentList(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List rollouts, the oldest first", Args: cobra.NoArgs,
+		Use: "list", Short: "List rollouts, the newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.listDeployments(cmd) },
 	}
 }
@@ -46,6 +46,7 @@ func (o *operator) listDeployments(cmd *cobra.Command) error {
 
 // writeDeployments lists rollouts; none says what it means that there is none.
 func (o *operator) writeDeployments(cmd *cobra.Command, list []fleet.Deployment, none string) error {
+	newestFirst(list, func(d fleet.Deployment) fleet.Index { return d.CreateIndex })
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), list)
 	}
@@ -63,16 +64,16 @@ func (o *operator) writeDeployments(cmd *cobra.Command, list []fleet.Deployment,
 func deploymentStatus(o *operator) *cobra.Command {
 	var monitor bool
 	c := &cobra.Command{
-		Use: "status [ID]", Short: "List rollouts, or show how far one is, by group and site", Args: cobra.MaximumNArgs(1),
+		Use: "status [ID]", Short: "List rollouts, the newest first, or show how far one is, by group and site", Args: cobra.MaximumNArgs(1),
 		Long: "List rollouts, or show how far one is. Of the newest version allocations are healthy, running (not known to\n" +
-			"be healthy yet) or failed; deferred ones are on edges that are away, waiting ones still run an\n" +
+			"be healthy yet) or failed; deferred ones are on nodes that are away, waiting ones still run an\n" +
 			"older version, and of these some are deferred until a window of updates opens.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 1:
 			case monitor:
 				return fleet.Errorf(fleet.CodeInvalid, "which rollout is to be followed? No id is given").
-					WithHint("deployment list lists them")
+					WithHint("skerry deployment list lists them")
 			default:
 				return o.listDeployments(cmd)
 			}
@@ -126,6 +127,7 @@ func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id
 	for {
 		var p api.Progress
 		var err error
+		freshen(out)
 		if index, err = hub.ReadAfter(ctx, index, "/v1/deployment/progress/"+string(id), nil, &p); err != nil {
 			return err
 		}
@@ -145,14 +147,19 @@ func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id
 
 func writeProgress(out io.Writer, p api.Progress) error {
 	d := p.Deployment
-	fmt.Fprintf(out, "Deployment %s of job %q, version %d: %s\n%s\n\n", shown(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)
+	fmt.Fprintf(out, "Deployment %s of job %q, version %d: %s\n%s\n", shown(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)
+	if next := outlook(p); next != "" {
+		fmt.Fprintf(out, "It %s.\n", next)
+	}
+	writeFailed(out, p.Failed)
+	fmt.Fprintln(out)
 	var t console.Table
 	t.Heads = []string{"GROUP", "SITE", "HEALTHY", "RUNNING", "DEFERRED", "FAILED", "WAITING", "DESIRED"}
 	for _, group := range d.Groups() {
 		s := d.TaskGroups[group]
 		desired := fmt.Sprint(s.DesiredTotal)
 		if s.DesiredCanaries > 0 && !s.Promoted {
-			desired += fmt.Sprintf(", %d canaries", s.DesiredCanaries)
+			desired += fmt.Sprintf(", %d as canaries", s.DesiredCanaries)
 		}
 		sum, sites := p.Total(group), p.Groups[group]
 		for _, site := range slices.Sorted(maps.Keys(sites)) {
@@ -170,6 +177,10 @@ func writeProgress(out io.Writer, p api.Progress) error {
 		if w := p.Windows[group]; w.Deferred > 0 {
 			fmt.Fprintf(out, "\nGroup %q: %s\n", group, windowLine(w))
 		}
+	}
+	if hint := deploymentHint(p); hint != "" {
+		fmt.Fprintln(out)
+		console.Hint(out, "%s", hint)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,7 +61,8 @@ func dev(ctx context.Context, cfg hub.Config, flags edged.Flags, log *slog.Logge
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	cfg.DataDir, cfg.Log, cfg.Version = filepath.Join(dir, "hub"), log, version
+	var client devClient
+	cfg.DataDir, cfg.Log, cfg.Version, cfg.Client = filepath.Join(dir, "hub"), log, version, client.health
 	h, err := hub.Open(ctx, cfg)
 	if err != nil {
 		return err
@@ -85,9 +87,28 @@ func dev(ctx context.Context, cfg hub.Config, flags edged.Flags, log *slog.Logge
 		if err != nil {
 			return err
 		}
-		return runDevEdge(ctx, edgeConfig, devEnd{hubEnded: hubEnded, stopTasks: !keep}, h.HTTPAddr(), out)
+		e, err := edge.Open(edgeConfig)
+		if err != nil {
+			return err
+		}
+		client.edge.Store(e)
+		return runDevEdge(ctx, e, devEnd{hubEnded: hubEnded, stopTasks: !keep}, h.HTTPAddr(), out)
 	})
 	return errors.Join(group.Wait(), h.Close())
+}
+
+// devClient is the edge of skerry dev, as /v1/agent/health of its hub shows it.
+type devClient struct{ edge atomic.Pointer[edge.Edge] }
+
+func (c *devClient) health() error {
+	e := c.edge.Load()
+	if e == nil {
+		return errors.New("the edge has not started yet")
+	}
+	if link, _ := e.Standing(); link.State != "connected" {
+		return fmt.Errorf("the edge is %s", link.State)
+	}
+	return nil
 }
 
 // devEnd says how the edge of skerry dev ends.
@@ -103,11 +124,7 @@ const devStopBound = 15 * time.Second
 
 // runDevEdge runs the edge until ctx and the hub have ended: a hub that is there would
 // replace what is stopped.
-func runDevEdge(ctx context.Context, cfg edge.Config, end devEnd, http string, out io.Writer) error {
-	e, err := edge.Open(cfg)
-	if err != nil {
-		return err
-	}
+func runDevEdge(ctx context.Context, e *edge.Edge, end devEnd, http string, out io.Writer) error {
 	fmt.Fprintf(out, `One hub and one edge run in this process. It ends with Ctrl-C, and keeps nothing unless --data-dir says so.
 
 In another terminal:

@@ -78,11 +78,7 @@ func (f drainFlags) request(id fleet.NodeID) (api.DrainRequest, error) {
 }
 
 func (o *operator) drain(cmd *cobra.Command, ref string, f drainFlags) error {
-	hub, err := o.client()
-	if err != nil {
-		return err
-	}
-	node, err := hub.FindNode(cmd.Context(), ref)
+	hub, node, err := o.node(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}
@@ -116,13 +112,14 @@ func followDrain(ctx context.Context, hub *client.Client, out io.Writer, id flee
 	path := "/v1/node/" + string(id)
 	seen := map[fleet.AllocID]string{}
 	for {
+		read := map[string]fleet.Index{}
 		var node fleet.Node
-		if _, err := hub.Read(ctx, path, nil, &node); err != nil {
+		var err error
+		if read[path], err = hub.Read(ctx, path, nil, &node); err != nil {
 			return err
 		}
 		var allocs []fleet.Alloc
-		index, err := hub.Read(ctx, path+"/allocations", nil, &allocs)
-		if err != nil {
+		if read[path+"/allocations"], err = hub.Read(ctx, path+"/allocations", nil, &allocs); err != nil {
 			return err
 		}
 		for _, a := range allocs {
@@ -135,27 +132,10 @@ func followDrain(ctx context.Context, hub *client.Client, out io.Writer, id flee
 		if node.DrainStrategy == nil {
 			return drainEnd(out, node)
 		}
-		if err := awaitDrain(ctx, hub, path, index); err != nil {
+		if err := awaitAny(ctx, hub, read); err != nil {
 			return err
 		}
 	}
-}
-
-// awaitDrain waits until a node or one of its allocations has changed since index.
-func awaitDrain(ctx context.Context, hub *client.Client, path string, index fleet.Index) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	changed := make(chan error, 2)
-	for _, p := range []string{path, path + "/allocations"} {
-		go func() {
-			_, err := hub.ReadAfter(ctx, index, p, nil, nil)
-			changed <- err
-		}()
-	}
-	err := <-changed
-	cancel()
-	<-changed
-	return err
 }
 
 func drainLine(a fleet.Alloc) string {
@@ -186,7 +166,7 @@ func nodeEligibility(o *operator) *cobra.Command {
 			if enable {
 				req.Eligibility = fleet.NodeEligible
 			}
-			return o.changeNode(cmd, args[0], nodeChange{path: "eligibility", body: req, done: req.Eligibility + " for new work"})
+			return o.changeNode(cmd, args[0], nodeChange{path: "eligibility", body: req, done: "is " + req.Eligibility + " for new work"})
 		},
 	}
 	c.Flags().BoolVar(&enable, "enable", false, "new work may be placed on the node")
@@ -200,7 +180,7 @@ func nodePurge(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "purge ID", Short: "Forget a node that is gone for good, and replace what it ran", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.changeNode(cmd, args[0], nodeChange{path: "purge", done: "forgotten"})
+			return o.changeNode(cmd, args[0], nodeChange{path: "purge", done: "is forgotten"})
 		},
 	}
 }
@@ -209,16 +189,12 @@ func nodePurge(o *operator) *cobra.Command {
 type nodeChange struct {
 	path string
 	body any
-	done string // what the node then is, for people
+	done string // what the node then is or may do, for people: the rest of a sentence about it
 }
 
-// changeNode asks for the change of the node that an id, or the beginning of one, names.
-func (o *operator) changeNode(cmd *cobra.Command, id string, change nodeChange) error {
-	hub, err := o.client()
-	if err != nil {
-		return err
-	}
-	node, err := hub.FindNode(cmd.Context(), id)
+// changeNode asks for the change of the node that a name, an id or the beginning of one names.
+func (o *operator) changeNode(cmd *cobra.Command, ref string, change nodeChange) error {
+	hub, node, err := o.node(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}
@@ -229,6 +205,6 @@ func (o *operator) changeNode(cmd *cobra.Command, id string, change nodeChange) 
 	if o.json {
 		return console.JSON(cmd.OutOrStdout(), answer)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) is %s\n", shown(node.ID), node.Name, change.done)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Node %s (%s) %s\n", shown(node.ID), node.Name, change.done)
 	return err
 }

@@ -58,6 +58,7 @@ func (o *operator) fleetOnce(ctx context.Context, hub *client.Client, w io.Write
 	if err != nil {
 		return err
 	}
+	freshen(w)
 	s, err := readFleet(ctx, hub, filter)
 	if err != nil {
 		return err
@@ -66,6 +67,13 @@ func (o *operator) fleetOnce(ctx context.Context, hub *client.Client, w io.Write
 		return console.JSON(w, s)
 	}
 	return writeFleet(w, s, show.limit)
+}
+
+// freshen forgets that earlier answers were old, before what is shown is read again.
+func freshen(w io.Writer) {
+	if out, ok := w.(*console.Output); ok {
+		out.SetStale(false)
+	}
 }
 
 // readFleet asks this hub alone, so that there is an answer also where there is no
@@ -90,7 +98,7 @@ func (o *operator) watchFleet(ctx context.Context, hub *client.Client, w io.Writ
 			fmt.Fprint(w, "\x1b[H\x1b[2J")
 		}
 		if err := o.fleetOnce(ctx, hub, w, show); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(w, err)
+			console.Fail(w, "skerry", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -109,7 +117,7 @@ func writeFleet(w io.Writer, s api.FleetStatus, limit int) error {
 		leader = "leader " + string(s.Leader)
 	}
 	fmt.Fprintf(w, "Region %s, %s, term %d, index %d, %s\n\n", s.Region, leader, s.Term, s.Index, console.LocalTime(s.Time))
-	hubs := console.Table{Heads: fleetHeads(s, "HUB", "STATUS", "QUIC", "HTTP", "")}
+	hubs := console.Table{Heads: []string{"HUB", "STATUS", "QUIC", "HTTP", ""}}
 	for _, h := range s.Hubs {
 		status, mark := h.Status, ""
 		if status == "" {
@@ -143,20 +151,11 @@ func writeFleet(w io.Writer, s api.FleetStatus, limit int) error {
 	return writeWaiting(w, s, limit)
 }
 
-// fleetHeads are the heads of a table of the fleet: where no leader is known the first says
-// that what stands below may be old.
-func fleetHeads(s api.FleetStatus, heads ...string) []string {
-	if s.Leader == "" {
-		heads[0] += " (may be old)"
-	}
-	return heads
-}
-
 // writeSites shows sites, those with a node that is not ready first.
 func writeSites(w io.Writer, s api.FleetStatus, limit int) error {
 	list := slices.Clone(s.Sites)
 	slices.SortStableFunc(list, func(a, b api.SiteStatus) int { return compareTrue(!onlyReady(a.Nodes), !onlyReady(b.Nodes)) })
-	sites := console.Table{Heads: fleetHeads(s, "SITE", "NODES", "ALLOCATIONS"), Limit: limit}
+	sites := console.Table{Heads: []string{"SITE", "NODES", "ALLOCATIONS"}, Limit: limit}
 	for _, site := range list {
 		sites.Add(site.Site, nodeCounts(site.Nodes), allocCounts(site.Allocs))
 	}
@@ -189,8 +188,8 @@ func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
 	slices.SortStableFunc(list, func(a, b api.NodeLine) int {
 		return compareTrue(a.Status != fleet.NodeReady, b.Status != fleet.NodeReady)
 	})
-	nodes := console.Table{Heads: fleetHeads(s, "NODE", "ID", "SITE", "STATUS", "LAST CONTACT", "HUB", "ALLOCATIONS"), Limit: limit}
-	notes := console.Table{Limit: limit}
+	nodes := console.Table{Heads: []string{"NODE", "ID", "SITE", "STATUS", "LAST CONTACT", "HUB", "ALLOCATIONS"}, Limit: limit}
+	notes, orphans := console.Table{Limit: limit}, false
 	for _, n := range list {
 		nodes.Add(n.Name, shown(n.ID), n.Site, n.Status, contact(s, n), n.Hub, allocCounts(n.Allocs))
 		if n.Status != fleet.NodeReady && n.StatusDescription != "" {
@@ -199,7 +198,7 @@ func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
 		if n.Newcomer != nil {
 			notes.Add(n.Name + ": " + newcomerLine(*n.Newcomer, n.Hub))
 		}
-		for _, f := range n.Fenced {
+		for _, f := range slices.Backward(n.Fenced) {
 			notes.Add(fmt.Sprintf("%s: a session from %s was fenced (%s) at %s", n.Name, f.Addr, f.Code, console.LocalTime(console.Nano(f.Time))))
 		}
 		switch {
@@ -207,6 +206,7 @@ func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
 			notes.Add(n.Name + " " + revokedOrphansLine(n.Orphans))
 		case len(n.Orphans) > 0:
 			notes.Add(n.Name + " " + orphansLine(n.Orphans))
+			orphans = true
 		}
 	}
 	if err := nodes.Write(w); err != nil {
@@ -215,13 +215,22 @@ func writeNodes(w io.Writer, s api.FleetStatus, limit int) error {
 	if len(notes.Rows) > 0 {
 		fmt.Fprintln(w)
 	}
-	return notes.Write(w)
+	if err := notes.Write(w); err != nil {
+		return err
+	}
+	if orphans {
+		console.Hint(w, orphansHint)
+	}
+	return nil
 }
 
-// orphansLine says what a node keeps that the cluster does not know, and what to do.
+// orphansHint is what to do about what orphansLine says.
+const orphansHint = "to stop what the cluster does not know, on its machine: skerry local stop --may-return ID"
+
+// orphansLine says what a node keeps that the cluster does not know.
 func orphansLine(ids []fleet.AllocID) string {
-	return fmt.Sprintf("keeps %d allocations that the cluster does not know: %s. They run until somebody stops them there "+
-		"(skerry local stop --may-return ID); a job that is registered again gets new ones", len(ids), firstIDs(ids))
+	return fmt.Sprintf("keeps %d allocations that the cluster does not know: %s. They run until somebody stops them there; "+
+		"a job that is registered again gets new ones", len(ids), firstIDs(ids))
 }
 
 // firstIDs names the first of some allocations, and counts the others.
@@ -256,7 +265,7 @@ func writeWaiting(w io.Writer, s api.FleetStatus, limit int) error {
 		return nil
 	}
 	fmt.Fprintln(w)
-	t := console.Table{Heads: fleetHeads(s, "WAITING", "ID", "JOB", "FOR"), Limit: limit}
+	t := console.Table{Heads: []string{"WAITING", "ID", "JOB", "FOR"}, Limit: limit}
 	for _, line := range waiting {
 		what := line.For
 		if line.At != nil {

@@ -48,10 +48,15 @@ func following(ctx context.Context, hub *client.Client, out io.Writer, id fleet.
 		return left(ctx, out, err)
 	}
 	screen := newScreen(out)
-	var index fleet.Index
+	path := jobPath(f.eval.JobID, "/allocations")
 	for {
 		f.allocs = nil
-		if index, err = hub.ReadAfter(ctx, index, jobPath(f.eval.JobID, "/allocations"), nil, &f.allocs); err != nil {
+		freshen(out)
+		read := map[string]fleet.Index{}
+		if read[path], err = hub.Read(ctx, path, nil, &f.allocs); err != nil {
+			return left(ctx, out, err)
+		}
+		if read[f.evalsPath()], err = f.readBlocked(ctx, hub); err != nil {
 			return left(ctx, out, err)
 		}
 		screen.show(f.allocs)
@@ -60,6 +65,9 @@ func following(ctx context.Context, hub *client.Client, out io.Writer, id fleet.
 				screen.finish(f.summary())
 			}
 			return err
+		}
+		if err := awaitAny(ctx, hub, read); err != nil {
+			return left(ctx, out, err)
 		}
 	}
 }
@@ -109,9 +117,10 @@ func awaitEval(ctx context.Context, hub *client.Client, id fleet.EvalID) (*fleet
 
 // followed is a job on its way.
 type followed struct {
-	job    *fleet.Job // nil: purged
-	eval   *fleet.Evaluation
-	allocs []api.AllocStub
+	job     *fleet.Job // nil: purged
+	eval    *fleet.Evaluation
+	blocked *fleet.Evaluation // the job's that waits now; nil: none does
+	allocs  []api.AllocStub
 }
 
 // tally counts the allocations of the job's version in one group.
@@ -169,10 +178,10 @@ func (f *followed) runs() (bool, error) {
 	switch {
 	case done:
 		return true, nil
-	case pending > 0 || len(why) == 0:
+	case pending > 0 || f.awaitsRoom() || len(why) == 0:
 		return false, nil
 	}
-	return false, f.waits(why...)
+	return false, f.waits("", why...)
 }
 
 // missing says what keeps a group from being complete.
@@ -184,10 +193,10 @@ func (f *followed) missing(g fleet.TaskGroup, t tally) []string {
 	if t.unknown > 0 {
 		why = append(why, fmt.Sprintf("group %q: %d on nodes that are away", g.Name, t.unknown))
 	}
-	if m := f.eval.FailedTGAllocs[g.Name]; m != nil {
+	if m := f.unplaced()[g.Name]; m != nil {
 		line := fmt.Sprintf("group %q: %d wait for capacity", g.Name, m.CoalescedFailures+1)
-		if f.eval.BlockedEval != "" {
-			line += " (evaluation " + string(shown(f.eval.BlockedEval)) + ")"
+		if f.blocked != nil {
+			line += " (evaluation " + shown(f.blocked.ID) + ")"
 		}
 		why = append(append(why, line), whyNot(m)...)
 	}
@@ -220,7 +229,7 @@ func (f *followed) stopped() (bool, error) {
 // complete reports whether every allocation that is wanted has ended as it should.
 func (f *followed) complete() bool {
 	for _, a := range f.allocs {
-		if a.DesiredStatus == fleet.DesiredRun && a.ClientStatus != fleet.ClientComplete {
+		if a.DesiredStatus == fleet.DesiredRun && !a.Retired && a.ClientStatus != fleet.ClientComplete {
 			return false
 		}
 	}
@@ -275,12 +284,19 @@ func (s *screen) show(allocs []api.AllocStub) {
 	}
 	t := console.Table{Heads: []string{"ID", "ALLOCATION", "NODE", "VERSION", "WANTED", "STATUS", "TASKS"}}
 	for _, a := range allocs {
-		if a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientPending || a.DesiredStatus == fleet.DesiredRun {
+		if a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientPending || a.DesiredStatus == fleet.DesiredRun && !a.Retired {
 			t.Add(shown(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus, taskStates(a))
 		}
 	}
+	s.draw(t.Write)
+}
+
+// draw writes something over what it wrote before.
+func (s *screen) draw(write func(w io.Writer) error) {
 	var text strings.Builder
-	if err := t.Write(&text); err != nil {
+	out := &console.Output{Writer: &text}
+	out.SetStale(console.IsStale(s.out))
+	if err := write(out); err != nil {
 		return // a strings.Builder takes everything
 	}
 	s.redraw(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"))

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
+	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/hub/api"
 )
@@ -13,6 +16,8 @@ func TestWhatHasEndedIsComplete(t *testing.T) {
 	alloc := func(status string) api.AllocStub {
 		return api.AllocStub{DesiredStatus: fleet.DesiredRun, ClientStatus: status}
 	}
+	retired := alloc(fleet.ClientFailed)
+	retired.Retired = true
 	for _, tc := range []struct {
 		kind   string
 		allocs []api.AllocStub
@@ -20,12 +25,57 @@ func TestWhatHasEndedIsComplete(t *testing.T) {
 	}{
 		{fleet.JobTypeBatch, []api.AllocStub{alloc(fleet.ClientComplete), alloc(fleet.ClientComplete)}, `Job "j" is complete, version 3.`},
 		{fleet.JobTypeSysBatch, []api.AllocStub{alloc(fleet.ClientComplete)}, `Job "j" is complete, version 3.`},
+		{fleet.JobTypeBatch, []api.AllocStub{alloc(fleet.ClientComplete), retired}, `Job "j" is complete, version 3.`},
 		{fleet.JobTypeBatch, []api.AllocStub{alloc(fleet.ClientComplete), alloc(fleet.ClientRunning)}, `Job "j" runs, version 3.`},
 		{fleet.JobTypeService, []api.AllocStub{alloc(fleet.ClientRunning)}, `Job "j" runs, version 3.`},
 	} {
 		f := &followed{job: &fleet.Job{ID: "j", Type: tc.kind, Version: 3}, allocs: tc.allocs}
 		if got := f.summary(); got != tc.want {
 			t.Errorf("%s: %s", tc.kind, got)
+		}
+	}
+}
+
+// TestFollowedOverRoom is what job run does while the newest evaluation finds no node for some:
+// what waits for others to stop is on its way, what no stop makes room for is not.
+func TestFollowedOverRoom(t *testing.T) {
+	full := map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 1, NodesExhausted: 1, DimensionExhausted: map[string]int{"network: reserved port collision http=80": 1}}}
+	first := &fleet.Evaluation{ID: "e1", BlockedEval: "b1", FailedTGAllocs: full}
+	for name, tc := range map[string]struct {
+		eval, blocked *fleet.Evaluation
+		waits         bool
+	}{
+		"a port that another job holds":  {first, &fleet.Evaluation{ID: "b1", FailedTGAllocs: full}, true},
+		"one that an older version held": {first, &fleet.Evaluation{ID: "b1", AwaitsRoom: map[string]int{"web": 1}}, false},
+		"both":                           {first, &fleet.Evaluation{ID: "b1", AwaitsRoom: map[string]int{"api": 1}, FailedTGAllocs: full}, false},
+		"evaluated again just now":       {first, nil, false},
+		"no node suits, nor will":        {&fleet.Evaluation{ID: "e1", FailedTGAllocs: full}, nil, true},
+	} {
+		job := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1}}}
+		f := &followed{job: job, eval: tc.eval, blocked: tc.blocked}
+		p := api.Progress{Deployment: &fleet.Deployment{Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"web": {}}}}
+		for what, done := range map[string]func() (bool, error){"a job": f.runs, "its deployment": func() (bool, error) { return f.rolled(p) }} {
+			_, err := done()
+			var exit *console.ExitError
+			if waits := errors.As(err, &exit) && exit.Code == exitWaiting && strings.Contains(err.Error(), "port collision"); waits != tc.waits || !waits && err != nil {
+				t.Errorf("%s, %s: %v", name, what, err)
+			}
+		}
+	}
+}
+
+// TestRetiredIsShownWithAll lists a job's allocations: what is retired has ended.
+func TestRetiredIsShownWithAll(t *testing.T) {
+	failed := api.AllocStub{Name: "j.g[0]", DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed}
+	retired := failed
+	retired.Name, retired.Retired = "j.g[1]", true
+	for _, all := range []bool{false, true} {
+		var b strings.Builder
+		if err := writeAllocs(&b, []api.AllocStub{failed, retired}, all); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.String(); !strings.Contains(got, "j.g[0]") || strings.Contains(got, "j.g[1]") != all {
+			t.Errorf("all %v: %s", all, got)
 		}
 	}
 }

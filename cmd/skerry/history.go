@@ -13,7 +13,7 @@ import (
 
 func allocHistory(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "history ID", Short: "Show what the edge and the hub say happened, in one timeline, partitions marked", Args: cobra.ExactArgs(1),
+		Use: "history ID", Short: "Show what the node and the hub say happened, in one timeline, partitions marked", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, stub, err := o.alloc(cmd.Context(), args[0])
 			if err != nil {

@@ -48,7 +48,7 @@ func jobRun(o *operator) *cobra.Command {
 		Use: "run FILE", Short: "Register a job, and follow it until it runs", Args: cobra.ExactArgs(1),
 		Long: "Register the job of a file (- is the standard input), and follow its evaluation and then its\n" +
 			"deployment until that is over, or its allocations until they run. It exits with 2 where the job is\n" +
-			"registered and not all of it can run now: for want of capacity, of a promotion, or of edges that are away.",
+			"registered and not all of it can run now: for want of capacity, of a promotion, or of nodes that are away.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file.readOnly = output
 			job, err := file.parse(cmd, args[0])

@@ -81,7 +81,7 @@ func (v jobVersions) only(id fleet.JobID, version string) (jobVersions, error) {
 		return one, nil
 	}
 	return v, fleet.Errorf(fleet.CodeNotFound, "version %d of job %q is not kept", n, id).
-		WithHint("job history lists the versions that are")
+		WithHint("skerry job history lists the versions that are")
 }
 
 func (v jobVersions) write(w io.Writer) {

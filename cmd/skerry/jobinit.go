@@ -30,8 +30,9 @@ func jobInit(o *operator) *cobra.Command {
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), struct{ File string }{name})
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is written. To run the job:\n  skerry job run %s\n", name, name)
-			return err
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is written.\n", name)
+			console.Hint(cmd.OutOrStdout(), "to run the job: skerry job run %s", name)
+			return nil
 		},
 	}
 }

@@ -46,7 +46,7 @@ func earlier(all bool) url.Values { return url.Values{"all": {strconv.FormatBool
 func jobDeployments(o *operator) *cobra.Command {
 	var latest, all bool
 	c := &cobra.Command{
-		Use: "deployments ID", Short: "List a job's rollouts", Args: cobra.ExactArgs(1),
+		Use: "deployments ID", Short: "List a job's rollouts, the newest first", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, job, err := o.job(cmd.Context(), args[0])
 			if err != nil {
@@ -85,7 +85,7 @@ func jobPromote(o *operator) *cobra.Command {
 			}
 			if !d.Active() {
 				return fleet.Errorf(fleet.CodeInvalid, "promote job %q: no rollout of it goes on", job.ID).
-					WithHint("job deployments lists those that were")
+					WithHint("skerry job deployments lists those that were")
 			}
 			f.All = len(f.Groups) == 0
 			return o.changeDeployment(cmd, string(d.ID), "promote", f)

@@ -48,7 +48,8 @@ func jobPlan(o *operator) *cobra.Command {
 				return err
 			}
 			warn(cmd, warnings(answer.Warnings, job))
-			fmt.Fprintf(cmd.OutOrStdout(), "\nTo register exactly this:\n  skerry job run --check-index %d %s\n", answer.JobModifyIndex, file.again(args[0]))
+			fmt.Fprintln(cmd.OutOrStdout())
+			console.Hint(cmd.OutOrStdout(), "to register exactly this: skerry job run --check-index %d %s", answer.JobModifyIndex, file.again(args[0]))
 			return planned(answer)
 		},
 	}
@@ -101,7 +102,7 @@ func writePlan(w io.Writer, p api.PlanAnswer) {
 func halted(u fleet.DesiredUpdates, failed *fleet.AllocMetric) string {
 	text := ""
 	if u.AwaitsRoom > 0 {
-		text = fmt.Sprintf("; %d of them once what makes room has stopped", u.AwaitsRoom)
+		text = fmt.Sprintf("; %d of them once the allocations that make room have stopped", u.AwaitsRoom)
 	}
 	switch {
 	case u.NoNode > 0:
@@ -110,17 +111,6 @@ func halted(u fleet.DesiredUpdates, failed *fleet.AllocMetric) string {
 		text += "; no node suits it:"
 	}
 	return text
-}
-
-// writeFailures says why allocations cannot be placed.
-func writeFailures(w io.Writer, failed map[string]*fleet.AllocMetric) {
-	for _, group := range slices.Sorted(maps.Keys(failed)) {
-		m := failed[group]
-		fmt.Fprintf(w, "Group %q: %d cannot be placed\n", group, m.CoalescedFailures+1)
-		for _, line := range whyNot(m) {
-			fmt.Fprintln(w, "  "+line)
-		}
-	}
 }
 
 // whyNot explains a failed placement.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -148,7 +147,7 @@ func childrenOf(ctx context.Context, hub *client.Client, id fleet.JobID) ([]api.
 		return nil, err
 	}
 	list = slices.DeleteFunc(list, func(j api.JobStub) bool { return j.ParentID != string(id) })
-	slices.SortStableFunc(list, func(a, b api.JobStub) int { return cmp.Compare(b.SubmitTime, a.SubmitTime) })
+	newestFirst(list, func(j api.JobStub) int64 { return j.SubmitTime })
 	return list, nil
 }
 
@@ -195,8 +194,8 @@ func (d *jobDetails) write(w io.Writer, show shownOfJob) error {
 	}
 	for _, e := range d.Evaluations {
 		if e.Status == fleet.EvalBlocked {
-			fmt.Fprintf(w, "\nEvaluation %s waits: %s\n", shown(e.ID), e.StatusDescription)
-			writeFailures(w, e.FailedTGAllocs)
+			fmt.Fprintf(w, "\nEvaluation %s is blocked: it %s\n", shown(e.ID), e.StatusDescription)
+			writeUnplaced(w, e)
 		}
 	}
 	if p := d.Deployment; p != nil && p.Deployment.Active() {
@@ -215,6 +214,7 @@ func (d *jobDetails) write(w io.Writer, show shownOfJob) error {
 
 func writeEvals(w io.Writer, evals []fleet.Evaluation) error {
 	t := console.Table{Heads: []string{"EVALUATION", "PRIORITY", "TRIGGERED BY", "STATUS", "FAILURES"}}
+	newestFirst(evals, func(e fleet.Evaluation) fleet.Index { return e.CreateIndex })
 	for _, e := range evals {
 		t.Add(shown(e.ID), e.Priority, e.TriggeredBy, e.Status, len(e.FailedTGAllocs) > 0)
 	}
@@ -259,18 +259,15 @@ func (d *jobDetails) writeChildren(w io.Writer) error {
 	return t.Write(w)
 }
 
-// writeAllocs lists allocations, those that have ended only if asked for.
+// writeAllocs lists allocations by name, and the newest of a name first; those that have ended
+// only if asked for.
 func writeAllocs(w io.Writer, allocs []api.AllocStub, all bool) error {
-	slices.SortFunc(allocs, func(a, b api.AllocStub) int {
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return int(b.CreateTime - a.CreateTime)
-	})
+	newestFirst(allocs, func(a api.AllocStub) fleet.Index { return a.CreateIndex })
+	slices.SortStableFunc(allocs, func(a, b api.AllocStub) int { return strings.Compare(a.Name, b.Name) })
 	t := console.Table{Heads: []string{"ID", "ALLOCATION", "NODE", "VERSION", "WANTED", "STATUS", "CHANGED", "TASKS"}}
 	ended := 0
 	for _, a := range allocs {
-		over := a.DesiredStatus != fleet.DesiredRun && a.ClientStatus != fleet.ClientRunning && a.ClientStatus != fleet.ClientUnknown
+		over := (a.Retired || a.DesiredStatus != fleet.DesiredRun) && a.ClientStatus != fleet.ClientRunning && a.ClientStatus != fleet.ClientUnknown
 		if over && !all {
 			ended++
 			continue

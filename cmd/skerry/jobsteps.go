@@ -123,7 +123,7 @@ func writeScaling(w io.Writer, status api.ScaleStatus) error {
 		_, err := fmt.Fprintf(w, "Job %q was never scaled.\n", status.JobID)
 		return err
 	}
-	slices.SortStableFunc(all, func(a, b groupEvent) int { return int(int64(b.CreateIndex) - int64(a.CreateIndex)) })
+	newestFirst(all, func(e groupEvent) fleet.Index { return e.CreateIndex })
 	t := console.Table{Heads: []string{"GROUP", "COUNT", "BEFORE", "ERROR", "EVALUATION", "TIME", "MESSAGE"}}
 	for _, e := range all {
 		count, eval := "", ""

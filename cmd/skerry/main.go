@@ -65,6 +65,7 @@ type operator struct {
 	json      bool
 	template  string
 	colour    struct{ never, always bool }
+	out       *console.Output // nil: nothing is run yet
 }
 
 // painted writes what marks its lines, in colours where those are wanted.
@@ -95,7 +96,15 @@ func (o *operator) client() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return hub.In(o.namespace).Stale(warnStale), nil
+	return hub.In(o.namespace).Stale(o.noteStale), nil
+}
+
+// noteStale says of what is shown that it may be old: beside it once, and in each table.
+func (o *operator) noteStale() {
+	warnStale()
+	if o.out != nil {
+		o.out.SetStale(true)
+	}
 }
 
 // warnStale says once, beside what is shown, that it may be old.
@@ -138,6 +147,17 @@ func (o *operator) alloc(ctx context.Context, id string) (*client.Client, api.Al
 	}
 	stub, err := hub.FindAlloc(ctx, id)
 	return hub.In(stub.Namespace), stub, err
+}
+
+// node finds the node of a name, or of an id that may be abbreviated, and the hub that was
+// asked.
+func (o *operator) node(ctx context.Context, ref string) (*client.Client, api.NodeStub, error) {
+	hub, err := o.client()
+	if err != nil {
+		return nil, api.NodeStub{}, err
+	}
+	stub, err := hub.FindNode(ctx, ref)
+	return hub, stub, err
 }
 
 // job finds the job of an id that may be abbreviated, and the hub that was asked.
@@ -216,7 +236,8 @@ func (o *operator) addTo(c *cobra.Command) {
 			return err
 		}
 		out := cmd.OutOrStdout()
-		cmd.SetOut(&console.Output{Writer: out, Colours: o.colour.always || !o.colour.never && console.Coloured(out)})
+		o.out = &console.Output{Writer: out, Colours: o.colour.always || !o.colour.never && console.Coloured(out)}
+		cmd.SetOut(o.out)
 		if o.template == "" {
 			return nil
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"skerry/cmd/client"
 	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/hub/api"
@@ -24,23 +23,23 @@ func nodeCommand(o *operator) *cobra.Command {
 	status := &cobra.Command{
 		Use: "status [ID]", Short: "List nodes, or show one", Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
 			if len(args) == 0 {
-				return o.listNodes(cmd, hub, choice)
+				return o.listNodes(cmd, choice)
 			}
-			return o.showNode(cmd, hub, args[0], nodeFlags{wholeIDs, stats})
+			return o.showNode(cmd, args[0], nodeFlags{wholeIDs, stats})
 		},
 	}
-	status.Flags().BoolVar(&stats, "stats", false, "show what the machine uses now, as its edge says; with --json that alone")
+	status.Flags().BoolVar(&stats, "stats", false, "show what the machine uses now, as it says itself; with --json that alone")
 	choice.addFlags(status)
 	c.AddCommand(status, nodeHistory(o), nodeDrain(o), nodeEligibility(o), nodePurge(o), nodeRevoke(o), nodeReadmit(o), nodeRevocations(o), nodePool(o))
 	return c
 }
 
-func (o *operator) listNodes(cmd *cobra.Command, hub *client.Client, choice nodeChoice) error {
+func (o *operator) listNodes(cmd *cobra.Command, choice nodeChoice) error {
+	hub, err := o.client()
+	if err != nil {
+		return err
+	}
 	filter, err := choice.filter()
 	if err != nil {
 		return err
@@ -72,8 +71,8 @@ func (o *operator) listNodes(cmd *cobra.Command, hub *client.Client, choice node
 // nodeFlags say how much of a node is shown.
 type nodeFlags struct{ verbose, stats bool }
 
-func (o *operator) showNode(cmd *cobra.Command, hub *client.Client, ref string, show nodeFlags) error {
-	stub, err := hub.FindNode(cmd.Context(), ref)
+func (o *operator) showNode(cmd *cobra.Command, ref string, show nodeFlags) error {
+	hub, stub, err := o.node(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}
@@ -138,11 +137,11 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 	if n.Newcomer != nil {
 		t.Add("Newcomer", newcomerLine(*n.Newcomer, n.Hub))
 	}
-	for _, f := range n.Fenced {
+	for _, f := range slices.Backward(n.Fenced) {
 		t.Add("Fenced", fmt.Sprintf("a session from %s (%s) at %s", f.Addr, f.Code, console.LocalTime(console.Nano(f.Time))))
 	}
 	if n.Readmit {
-		t.Add("Readmitted", "its edge may go on with an older copy of its data directory")
+		t.Add("Readmitted", "it may go on with an older copy of its data directory")
 	}
 	if n.Revoked != nil {
 		t.Add("Revoked", "at "+console.LocalTime(console.Nano(n.Revoked.Time))+revokedReason(n.Revoked))
@@ -159,7 +158,7 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 	if len(n.Events) > 0 {
 		fmt.Fprintln(w)
 		events := console.Table{Heads: []string{"TIME", "SUBSYSTEM", "EVENT"}}
-		for _, e := range n.Events {
+		for _, e := range slices.Backward(n.Events) {
 			events.Add(console.LocalTime(e.Timestamp), e.Subsystem, e.Message)
 		}
 		if err := events.Write(w); err != nil {
@@ -167,6 +166,7 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 		}
 	}
 	fmt.Fprintln(w)
+	newestFirst(allocs, func(a fleet.Alloc) fleet.Index { return a.CreateIndex })
 	list := console.Table{Heads: []string{"ID", "ALLOCATION", "VERSION", "WANTED", "STATUS", "CHANGED"}}
 	for _, a := range allocs {
 		if a.Terminal() && a.ClientTerminal() {
@@ -174,7 +174,14 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 		}
 		list.Add(shown(a.ID), a.Name, a.JobVersion, a.DesiredStatus, a.ClientStatus, console.Ago(time.Now(), console.Nano(a.ModifyTime)))
 	}
-	return list.Write(w)
+	if err := list.Write(w); err != nil {
+		return err
+	}
+	if len(n.Orphans) > 0 && n.Revoked == nil {
+		fmt.Fprintln(w)
+		console.Hint(w, orphansHint)
+	}
+	return nil
 }
 
 func statusLine(n fleet.Node) string {

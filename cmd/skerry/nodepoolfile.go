@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/spf13/cobra"
 
+	"skerry/cmd/console"
 	"skerry/fleet"
 )
 
@@ -132,8 +133,9 @@ func poolInit(o *operator) *cobra.Command {
 			if err := writeNew(name, text); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is written. To make the pool:\n  skerry node pool apply %s\n", name, name)
-			return err
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is written.\n", name)
+			console.Hint(cmd.OutOrStdout(), "to make the pool: skerry node pool apply %s", name)
+			return nil
 		},
 	}
 }

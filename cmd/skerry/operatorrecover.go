@@ -21,7 +21,7 @@ func raftRecover(o *operator) *cobra.Command {
 its hubs for good: it has no leader and cannot get one. Stop the hub first, and run this on its machine.
 
 Every entry of this hub's log counts as committed from then on. An entry that only the lost hubs had is
-gone; edges notice that the cluster went back, keep their work and replay what the cluster lost.
+gone; nodes notice that the cluster went back, keep their work and replay what the cluster lost.
 Never start a lost hub again with its former data directory: it would elect a leader of its own.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dataDir == "" {
@@ -35,10 +35,10 @@ Never start a lost hub again with its former data directory: it would elect a le
 				return console.JSON(cmd.OutOrStdout(), map[string]any{"Hub": name, "Hubs": r.Hubs, "LastIndex": r.Last})
 			}
 			w := cmd.OutOrStdout()
-			fmt.Fprintf(w, "Hub %s is the only voter of its cluster now. Its log ends at entry %d.\n\nStart it, then remove the lost hubs and join new ones:\n", name, r.Last)
+			fmt.Fprintf(w, "Hub %s is the only voter of its cluster now. Its log ends at entry %d. Start it, then remove the lost hubs and join new ones.\n", name, r.Last)
 			for _, h := range r.Hubs {
 				if h.ID != name {
-					fmt.Fprintf(w, "  skerry operator raft remove-peer --peer-id %s\n", h.ID)
+					console.Hint(w, "skerry operator raft remove-peer --peer-id %s", h.ID)
 				}
 			}
 			return nil

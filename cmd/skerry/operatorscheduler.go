@@ -74,7 +74,7 @@ func schedulerSet(o *operator) *cobra.Command {
 			}
 			if !answer.Updated {
 				return fleet.Errorf(fleet.CodeConflict, "set the scheduler configuration: its modify index is not %d", index).
-					WithHint("somebody has changed it: operator scheduler get-config shows it as it is")
+					WithHint("somebody has changed it: skerry operator scheduler get-config shows it as it is")
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "Scheduler configuration updated")
 			return err

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"skerry/cmd/console"
 	"skerry/fleet"
 	"skerry/hub/api"
 )
@@ -24,7 +25,9 @@ func TestRender(t *testing.T) {
 		"fleet-leaderless": func(w io.Writer) error {
 			s := fleetAtSea()
 			s.Leader, s.Nodes[0].LastContact = "", nil
-			return writeFleet(w, s, 0)
+			out := &console.Output{Writer: w}
+			out.SetStale(true)
+			return writeFleet(out, s, 0)
 		},
 		"fleet-400":   func(w io.Writer) error { return writeFleet(w, fleetOfShops(400), fleetRows) },
 		"fleet-empty": func(w io.Writer) error { return writeFleet(w, api.FleetStatus{Region: "global", Time: at(0)}, 0) },
@@ -33,7 +36,8 @@ func TestRender(t *testing.T) {
 			writePlan(w, plan())
 			return nil
 		},
-		"eval": func(w io.Writer) error { return writeEval(w, evaluation()) },
+		"eval":       func(w io.Writer) error { return writeEval(w, evaluation()) },
+		"deployment": func(w io.Writer) error { return writeProgress(w, failingCanary()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
@@ -150,6 +154,25 @@ func plan() api.PlanAnswer {
 			RejectedNodes:      []fleet.NodeRejection{{NodeID: "4f2c1a90-1", NodeName: "till7", Why: "memory: 512 MB asked for, 100 of 2000 free"}},
 			ConstraintFiltered: map[string]int{"${attr.gpu} is_set": 1}, DimensionExhausted: map[string]int{"memory": 1}}},
 		Reasons: []string{"place shop.web[1]: group web wants 3"},
+	}
+}
+
+func failingCanary() api.Progress {
+	deadline, version := at(600), uint64(3)
+	return api.Progress{
+		Deployment: &fleet.Deployment{
+			ID: "abcdef01-2", JobID: "shop", JobVersion: 4, Status: fleet.DeploymentRunning, StatusDescription: fleet.DescFailedCanaries,
+			TaskGroups: map[string]fleet.DeploymentState{"web": {
+				DesiredTotal: 3, DesiredCanaries: 2, AutoRevert: true, ProgressDeadline: 10 * time.Minute, RequireProgressBy: deadline,
+			}},
+		},
+		Groups:  map[string]map[string]api.SiteProgress{"web": {"harbour": {Failed: 1, Running: 1, Waiting: 3}}},
+		Outlook: &api.Outlook{Deadline: &deadline, Description: fleet.DescRollback(fleet.DescProgressDeadline, version), RevertsTo: &version},
+		Failed: []api.AllocStub{
+			{ID: "22222222-2", NodeName: "gate", DeploymentStatus: &fleet.AllocDeployment{Canary: true}, ClientStatus: fleet.ClientRunning},
+			{ID: "11111111-1", NodeName: "crane", DeploymentStatus: &fleet.AllocDeployment{Canary: true}, ClientStatus: fleet.ClientFailed, NextAllocation: "33333333-3",
+				TaskStates: map[string]fleet.TaskState{"main": {Failed: true, Events: []fleet.TaskEvent{{Type: fleet.TaskTerminated, DisplayMessage: "Exit Code: 1"}}}}},
+		},
 	}
 }
 

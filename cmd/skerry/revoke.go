@@ -16,20 +16,16 @@ import (
 func nodeRevoke(o *operator) *cobra.Command {
 	var req api.RevokeRequest
 	c := &cobra.Command{
-		Use: "revoke ID", Short: "Expel an edge for good: refuse its certificate, and replace what it ran", Args: cobra.ExactArgs(1),
-		Long: `Expel an edge for good, such as one that was stolen. All hubs end its session at once and refuse its certificate;
+		Use: "revoke ID", Short: "Expel a node for good: refuse its certificate, and replace what it ran", Args: cobra.ExactArgs(1),
+		Long: `Expel a node for good, such as one that was stolen. All hubs end its session at once and refuse its certificate;
 it cannot renew it. Its allocations are lost, and replaced as their jobs say. What it still runs out there goes on
 without anybody being able to stop it from here: node status shows it as orphaned.
 
 This cannot be taken back. Where the machine shall come back, start it with an empty data directory and a new join
 token: it will be another node. A node that was purged is revoked by its whole id.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, err := o.client()
-			if err != nil {
-				return err
-			}
 			id, name := fleet.NodeID(args[0]), ""
-			node, err := hub.FindNode(cmd.Context(), args[0])
+			hub, node, err := o.node(cmd.Context(), args[0])
 			switch {
 			case err == nil:
 				id, name = node.ID, " ("+node.Name+")"
@@ -53,7 +49,7 @@ token: it will be another node. A node that was purged is revoked by its whole i
 
 func nodeRevocations(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "revocations", Short: "List the edges that were expelled", Args: cobra.NoArgs,
+		Use: "revocations", Short: "List the nodes that were expelled, the newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.client()
 			if err != nil {
@@ -63,6 +59,7 @@ func nodeRevocations(o *operator) *cobra.Command {
 			if _, err := hub.Read(cmd.Context(), "/v1/node/revocations", nil, &list); err != nil {
 				return err
 			}
+			newestFirst(list, func(r fleet.Revocation) int64 { return r.Time })
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}

@@ -31,12 +31,17 @@ func rolloutOf(ctx context.Context, hub *client.Client, job *fleet.Job) (*fleet.
 // capacity or the return of an edge gets it on.
 func (f *followed) followRollout(ctx context.Context, hub *client.Client, out io.Writer, id fleet.DeploymentID) error {
 	screen := newScreen(out)
-	var index fleet.Index
+	path := "/v1/deployment/progress/" + string(id)
 	last := ""
 	for {
 		var p api.Progress
 		var err error
-		if index, err = hub.ReadAfter(ctx, index, "/v1/deployment/progress/"+string(id), nil, &p); err != nil {
+		freshen(out)
+		read := map[string]fleet.Index{}
+		if read[path], err = hub.Read(ctx, path, nil, &p); err != nil {
+			return left(ctx, out, err)
+		}
+		if read[f.evalsPath()], err = f.readBlocked(ctx, hub); err != nil {
 			return left(ctx, out, err)
 		}
 		f.allocs = nil
@@ -56,6 +61,9 @@ func (f *followed) followRollout(ctx context.Context, hub *client.Client, out io
 			}
 			return err
 		}
+		if err := awaitAny(ctx, hub, read); err != nil {
+			return left(ctx, out, err)
+		}
 	}
 }
 
@@ -68,7 +76,7 @@ func (f *followed) rolled(p api.Progress) (bool, error) {
 		return true, nil
 	case fleet.DeploymentRunning:
 	case fleet.DeploymentPaused:
-		return true, f.waits(fmt.Sprintf("deployment %s is paused: skerry deployment resume %[1]s", shown(d.ID)))
+		return true, f.waits(deploymentHint(p), fmt.Sprintf("deployment %s is paused", shown(d.ID)))
 	default:
 		lines := append([]string{fmt.Sprintf("deployment %s of job %q is %s: %s", shown(d.ID), d.JobID, d.Status, d.StatusDescription)}, f.failures()...)
 		return true, errors.New(strings.Join(lines, "\n  "))
@@ -78,20 +86,23 @@ func (f *followed) rolled(p api.Progress) (bool, error) {
 		sum = sum.Plus(p.Total(group))
 	}
 	switch {
-	case sum.Running > 0:
+	case sum.Running > 0 || f.awaitsRoom():
 		return false, nil
-	case sum.Failed > 0 || len(f.eval.FailedTGAllocs) > 0 && sum.Waiting == 0:
+	case sum.Failed > 0 || len(f.unplaced()) > 0 && sum.Waiting == 0:
 		var why []string
 		for _, g := range f.job.TaskGroups {
 			why = append(why, f.missing(g, f.tally(g.Name))...)
 		}
-		return len(why) > 0, f.waits(why...)
+		if next := outlook(p); next != "" && len(why) > 0 {
+			why = append(why, fmt.Sprintf("deployment %s %s", shown(d.ID), next))
+		}
+		return len(why) > 0, f.waits("", why...)
 	case promotable(p):
-		return true, f.waits(fmt.Sprintf("its canaries are healthy, and wait for somebody: skerry deployment promote %s", shown(d.ID)))
+		return true, f.waits(deploymentHint(p), fmt.Sprintf("deployment %s %s", shown(d.ID), outlook(p)))
 	case sum.Shut > 0 && sum.Shut == sum.Waiting:
-		return true, f.waits(shutLines(p)...)
+		return true, f.waits("", shutLines(p)...)
 	case sum.Waiting == 0 && sum.Deferred > 0 && sum.Healthy > 0 && waitsForAll(d):
-		return true, f.waits(fmt.Sprintf("deployment %s waits for %d on nodes that are away", shown(d.ID), sum.Deferred))
+		return true, f.waits("", fmt.Sprintf("deployment %s waits for %d on nodes that are away", shown(d.ID), sum.Deferred))
 	}
 	return false, nil
 }
@@ -107,9 +118,10 @@ func shutLines(p api.Progress) []string {
 	return lines
 }
 
-// waits is the end of following a job of which not all runs, for these reasons.
-func (f *followed) waits(why ...string) error {
-	return &console.ExitError{Code: exitWaiting, Err: fmt.Errorf("job %q is registered, and not all of it runs:\n  %s",
+// waits is the end of following a job of which not all runs, for these reasons. The hint, ""
+// for none, says what the reader may do.
+func (f *followed) waits(hint string, why ...string) error {
+	return &console.ExitError{Code: exitWaiting, Hint: hint, Err: fmt.Errorf("job %q is registered, and not all of it runs:\n  %s",
 		f.job.ID, strings.Join(why, "\n  "))}
 }
 
@@ -152,10 +164,7 @@ func waitsForAll(d *fleet.Deployment) bool {
 // progress shows how far a deployment is: as a table on a terminal, else as a line.
 func (s *screen) progress(p api.Progress) {
 	if s.columns > 0 {
-		var text strings.Builder
-		if err := writeProgress(&text, p); err == nil { // a strings.Builder takes everything
-			s.redraw(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"))
-		}
+		s.draw(func(w io.Writer) error { return writeProgress(w, p) })
 		return
 	}
 	for _, group := range p.Deployment.Groups() {

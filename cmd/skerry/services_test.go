@@ -131,6 +131,16 @@ func mustDev(t *testing.T) string {
 	done := make(chan error, 1)
 	go func() { done <- dev(ctx, cfg, edged.Flags{}, slog.New(slog.DiscardHandler), io.Discard) }()
 	address := fmt.Sprintf("http://127.0.0.1:%d", cfg.HTTPPort)
+	eventually(t, "the edge is a healthy client", func() string {
+		var health struct{ Client *struct{ Ok bool } }
+		if err := answer(t, http.MethodGet, address+"/v1/agent/health?type=client", "", &health); err != nil {
+			return err.Error()
+		}
+		if health.Client == nil || !health.Client.Ok {
+			return fmt.Sprintf("%+v", health)
+		}
+		return ""
+	})
 	t.Cleanup(func() {
 		if err := answer(t, http.MethodDelete, address+"/v1/job/shop?purge=false", "", nil); err != nil {
 			t.Error(err)

@@ -139,7 +139,7 @@ const restoreHelp = `Replace the cluster's state by one that was saved, on all h
 
 What was wanted is wound back: jobs and their versions, deployments, evaluations,
 node pools, namespaces, settings. Who belongs to the cluster is not (hubs, join
-tokens, certificates), and neither is what has happened: edges replay what the
+tokens, certificates), and neither is what has happened: nodes replay what the
 snapshot does not know, what has ended does not run again, and allocations that it
 has no record of go on and are listed by "skerry fleet status".
 

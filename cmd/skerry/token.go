@@ -18,7 +18,7 @@ import (
 )
 
 func tokenCommand(o *operator) *cobra.Command {
-	c := &cobra.Command{Use: "token", Short: "Make, list and revoke the join tokens of edges and hubs"}
+	c := &cobra.Command{Use: "token", Short: "Make, list and revoke the join tokens of nodes and hubs"}
 	c.AddCommand(tokenCreate(o), tokenList(o), tokenStatus(o), tokenRevoke(o))
 	return c
 }
@@ -32,7 +32,7 @@ func tokenCreate(o *operator) *cobra.Command {
 		Long: `Make a join token. The hubs keep a hash of it alone, so this is the only time that it is shown: without --out it is
 written to standard output, with --out to a file that its owner alone can read.
 
-With --node-pool and --site every edge that the token admits is in that pool and at that site, whatever it says itself.`,
+With --node-pool and --site every node that the token admits is in that pool and at that site, whatever it says itself.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.client()
 			if err != nil {
@@ -49,9 +49,9 @@ With --node-pool and --site every edge that the token admits is in that pool and
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&req.Role, "role", syncproto.RoleEdge, "what it admits: edge or hub")
-	f.StringVar(&req.NodePool, "node-pool", "", "node pool of the edges that it admits (default: what each says)")
-	f.StringVar(&req.Site, "site", "", "site of the edges that it admits (default: what each says)")
+	f.StringVar(&req.Role, "role", syncproto.RoleEdge, "what it admits: edge, which is a node, or hub")
+	f.StringVar(&req.NodePool, "node-pool", "", "node pool of the nodes that it admits (default: what each says)")
+	f.StringVar(&req.Site, "site", "", "site of the nodes that it admits (default: what each says)")
 	f.Uint64Var(&req.MaxUses, "uses", 0, "how many machines it admits (default: any number)")
 	f.DurationVar(&ttl, "ttl", 24*time.Hour, "after which time it admits nobody any more; 0: never")
 	f.StringVar(&req.Description, "description", "", "what it is for, shown in lists")
@@ -88,7 +88,7 @@ func writeToken(w io.Writer, made api.CreatedToken, file string, asJSON bool) er
 
 func tokenList(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List join tokens, without their secrets", Args: cobra.NoArgs,
+		Use: "list", Short: "List join tokens, the newest first, without their secrets", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			hub, err := o.client()
 			if err != nil {
@@ -98,6 +98,7 @@ func tokenList(o *operator) *cobra.Command {
 			if _, err := hub.Read(cmd.Context(), "/v1/join/tokens", nil, &list); err != nil {
 				return err
 			}
+			newestFirst(list, func(t api.JoinToken) int64 { return t.CreatedAt.UnixNano() })
 			if o.json {
 				return console.JSON(cmd.OutOrStdout(), list)
 			}
@@ -145,7 +146,7 @@ func tokenStatus(o *operator) *cobra.Command {
 func tokenRevoke(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID", Short: "Have a join token admit nobody any more", Args: cobra.ExactArgs(1),
-		Long: `Have a join token admit nobody any more. What it admitted before stays: an edge is expelled with skerry node revoke.`,
+		Long: `Have a join token admit nobody any more. What it admitted before stays: a node is expelled with skerry node revoke.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hub, err := o.client()
 			if err != nil {

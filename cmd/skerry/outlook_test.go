@@ -1,0 +1,51 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/api"
+)
+
+// TestOutlook is the sentence about what becomes of a deployment.
+func TestOutlook(t *testing.T) {
+	deadline, version := at(600), uint64(3)
+	begun := fleet.DeploymentState{ProgressDeadline: 10 * time.Minute, RequireProgressBy: deadline}
+	for _, tc := range []struct {
+		status  string
+		group   fleet.DeploymentState
+		outlook *api.Outlook
+		want    string
+		hint    string
+	}{
+		{"running", begun, &api.Outlook{Deadline: &deadline, RevertsTo: &version},
+			"will fail at 2026-05-01 02:20:00 and revert to version 3 unless another allocation becomes healthy before", ""},
+		{"running", begun, &api.Outlook{Deadline: &deadline, Description: fleet.DescProgressDeadline},
+			"will fail at 2026-05-01 02:20:00 unless another allocation becomes healthy before", ""},
+		{"running", begun, &api.Outlook{Deadline: &deadline, Description: fleet.DescNoRollback(fleet.DescProgressDeadline)},
+			"will fail at 2026-05-01 02:20:00 and not revert (no stable job version to auto revert to) unless another allocation becomes healthy before", ""},
+		{"running", begun, &api.Outlook{Deferred: true},
+			"is past its progress deadline, which does not run: all that is left is on nodes that are away, or waits for a window of updates", ""},
+		{"running", fleet.DeploymentState{DesiredCanaries: 1, ProgressDeadline: time.Minute, RequireProgressBy: deadline}, &api.Outlook{},
+			"waits for its promotion: no deadline runs", "skerry deployment promote abcdef01"},
+		{"running", fleet.DeploymentState{}, &api.Outlook{RevertsTo: &version},
+			"has no progress deadline: it will fail and revert to version 3 as soon as an allocation is unhealthy", ""},
+		{"running", fleet.DeploymentState{ProgressDeadline: time.Minute}, &api.Outlook{},
+			"has a progress deadline that begins with its first allocation", ""},
+		{"running", begun, &api.Outlook{}, "", ""}, // all of it is done
+		{"paused", begun, nil, "is paused: no deadline runs", "skerry deployment resume abcdef01"},
+		{"failed", begun, nil, "", ""},
+	} {
+		p := api.Progress{
+			Deployment: &fleet.Deployment{ID: "abcdef01-2", Status: tc.status, TaskGroups: map[string]fleet.DeploymentState{"web": tc.group}},
+			Groups:     map[string]map[string]api.SiteProgress{"web": {"": {Healthy: 1}}}, Outlook: tc.outlook,
+		}
+		if got := outlook(p); got != tc.want {
+			t.Errorf("%s %+v: it %s, want %s", tc.status, tc.group, got, tc.want)
+		}
+		if got := deploymentHint(p); got != tc.hint {
+			t.Errorf("%s %+v: hint %q, want %q", tc.status, tc.group, got, tc.hint)
+		}
+	}
+}
