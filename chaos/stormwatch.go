@@ -192,12 +192,17 @@ func (w *watch) edge(ctx context.Context, e *cluster.Edge, before journalSeen) j
 	w.mu.Lock()
 	w.names[fleet.Short(st.NodeID)] = e.Name
 	w.mu.Unlock()
+	show := func(rows []fleet.Transition) {
+		seen := observe.Edge(e.Name, st.NodeID, st.Link, st.Journal, rows)
+		seen.AgentSince = st.Started.UnixNano()
+		w.observe(check.Observation{Edge: seen})
+	}
 	now := journalSeen{st.Journal.Last, len(st.Journal.Quarantined)}
 	if st.Journal.Last < before.last || now.damages != before.damages {
 		before.last = 0 // there may be new rows under old numbers
 	}
 	if st.Journal.Lost != "" { // numbers are told to nobody until a hub has said where to go on
-		w.observe(check.Observation{Edge: observe.Edge(e.Name, st.NodeID, st.Link, st.Journal, nil)})
+		show(nil)
 		return journalSeen{}
 	}
 	var rows []fleet.Transition
@@ -212,7 +217,7 @@ func (w *watch) edge(ctx context.Context, e *cluster.Edge, before journalSeen) j
 			fresh = append(fresh, r)
 		}
 	}
-	w.observe(check.Observation{Edge: observe.Edge(e.Name, st.NodeID, st.Link, st.Journal, fresh)})
+	show(fresh)
 	return now
 }
 

@@ -27,6 +27,7 @@ type journalFact struct {
 	last         fleet.Seq
 	acknowledged fleet.Seq
 	dropped      uint64
+	agentSince   int64         // of the agent that said so
 	connected    time.Duration // since when; -1: it is not
 	// behind says that the cluster was put back, and has not caught up with what it
 	// had acknowledged.
@@ -119,6 +120,10 @@ func (t *delivery) look(s *scene, e *Edge) {
 		return
 	}
 	s.judge(ExactlyOnce)
+	if e.AgentSince != f.agentSince {
+		f.agentSince = e.AgentSince
+		f.restarted()
+	}
 	f.last = e.Journal.Last
 	if n := len(e.Rows); n > 0 { // they may have been read a moment later
 		f.last = max(f.last, e.Rows[n-1].Seq)

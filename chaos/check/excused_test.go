@@ -194,6 +194,15 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.conclude(p.id, fleet.ClientComplete)
 		}},
+		{"the answer of an agent that was killed, seen after its end", nil, func(p *plant) {
+			p.spoilEdge(func(e *check.Edge) { e.AgentSince = 1 })
+			p.pass(time.Second)
+			p.process(p.e, check.ProcessKill)
+			p.process(p.e, check.ProcessStart)
+			p.pass(time.Second)
+			p.spoilEdge(func(e *check.Edge) { e.AgentSince, e.Journal.Acknowledged = 2, 0 })
+			p.pass(time.Second)
+		}},
 		{"a boot in the middle of such a stop, with a hub in sight again", stopSoon, func(p *plant) {
 			heal := p.away()
 			p.pass(46 * time.Second)

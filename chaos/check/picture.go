@@ -73,6 +73,10 @@ type Edge struct {
 	// goes on; nil: its agent does not run, or was not asked.
 	Link    *Link    `json:",omitempty"`
 	Journal *Journal `json:",omitempty"`
+	// AgentSince is when the agent that gave this answer was started (UnixNano of the edge's
+	// clock): the answer of one that was killed may be seen after its end. 0: answers are seen
+	// as soon as they are given.
+	AgentSince int64 `json:",omitempty"`
 }
 
 // Link is an edge's link as the edge sees it.

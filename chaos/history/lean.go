@@ -251,14 +251,14 @@ func inOrder[K ~string, V any](m map[K]V) []V {
 // standing remembers an edge, and reports whether it stands where it stood.
 func (m *memory) standing(e *check.Edge) bool {
 	last, known := m.edges[e.Name]
-	m.edges[e.Name] = check.Edge{Name: e.Name, NodeID: e.NodeID, Link: e.Link, Journal: e.Journal}
+	m.edges[e.Name] = check.Edge{Name: e.Name, NodeID: e.NodeID, Link: e.Link, Journal: e.Journal, AgentSince: e.AgentSince}
 	if !known || e.Link == nil || e.Journal == nil || last.Link == nil || last.Journal == nil {
 		return false
 	}
 	link := *last.Link
 	link.Away, link.NextTry = e.Link.Away, e.Link.NextTry
 	return len(e.Rows)+len(e.Before) == 0 && e.Processes == nil &&
-		e.NodeID == last.NodeID && *e.Link == link && *e.Journal == *last.Journal
+		e.NodeID == last.NodeID && e.AgentSince == last.AgentSince && *e.Link == link && *e.Journal == *last.Journal
 }
 
 // stand is the edge that a still stands for.
@@ -267,7 +267,7 @@ func (m *memory) stand(s *still) (*check.Edge, error) {
 	if !known || last.Link == nil || last.Journal == nil {
 		return nil, fmt.Errorf("%s stands where it stood, and nothing says where", s.Edge)
 	}
-	e := check.Edge{Name: last.Name, NodeID: last.NodeID}
+	e := check.Edge{Name: last.Name, NodeID: last.NodeID, AgentSince: last.AgentSince}
 	link, journal := *last.Link, *last.Journal
 	link.Away, link.NextTry = s.Away, s.NextTry
 	e.Link, e.Journal = &link, &journal

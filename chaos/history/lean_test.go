@@ -125,6 +125,8 @@ func TestAnEdgeThatStandsStillIsWrittenShort(t *testing.T) {
 		look(5, func(e *check.Edge) { e.Link.Connected = false }),
 		look(6, func(e *check.Edge) { e.Journal.Last = 10 }),
 		look(7, func(e *check.Edge) { e.Journal.Last, e.Rows = 10, []fleet.Transition{row} }),
+		look(7, func(e *check.Edge) { e.AgentSince = 5 }),
+		look(8, func(e *check.Edge) { e.AgentSince = 5 }),
 		look(8, func(e *check.Edge) { e.Link, e.Journal = nil, nil }),
 		look(9, func(e *check.Edge) { e.Link, e.Journal = nil, nil }),
 		look(10, same),
@@ -137,11 +139,11 @@ func TestAnEdgeThatStandsStillIsWrittenShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range records {
-		if !reflect.DeepEqual(got[i], records[i]) && i != 10 { // an empty map is read as none
+		if !reflect.DeepEqual(got[i], records[i]) && i != 12 { // an empty map is read as none
 			t.Errorf("record %d: got %+v, want %+v", i, got[i].Edge, records[i].Edge)
 		}
 	}
-	if n := bytes.Count(text, []byte(`"Still"`)); n != 3 {
-		t.Errorf("%d looks are written short, of 3 that found nothing new:\n%s", n, text)
+	if n := bytes.Count(text, []byte(`"Still"`)); n != 4 {
+		t.Errorf("%d looks are written short, of 4 that found nothing new:\n%s", n, text)
 	}
 }
