@@ -17,11 +17,11 @@ build: ## the three programs, static, into bin/
 	@mkdir -p bin
 	@for p in $(PROGRAMS); do echo "build bin/$$p"; $(GOBUILD) -o bin/$$p ./cmd/$$p || exit 1; done
 
-# In these nothing runs side by side, or programs and whole clusters do that the race detector makes
-# five times as slow: make test runs them without it, make test-long the latter with it.
+# In these nothing runs side by side, or programs, whole clusters and SQLite do, which the race detector
+# makes five times as slow: make test runs them without it, make test-long the latter with it.
 SEQUENTIAL := chaos/(check|history|report|schedule|planted)|fleet(/cron|/jobspec)?|planted|reconcile
-LARGE := ./chaos/virtual ./cmd/skerry
-UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/virtual|cmd/skerry))?$$
+LARGE := ./chaos/virtual ./cmd/skerry ./edge/journal
+UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/virtual|cmd/skerry|edge/journal))?$$
 # Most tests wait, so one package more than cores.
 GOTEST := go test -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
 
