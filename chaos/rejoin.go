@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"runtime"
 	"time"
 
@@ -68,7 +67,10 @@ func (r Rejoin) Run(ctx context.Context) error {
 		for _, h := range s.fleet.Hubs {
 			record.hub(h.Name, check.ProcessStart)
 		}
-		return run.withSwarm(ctx, func(ctx context.Context) error {
+		run.figures.edgesBefore = memory()
+		edges := swarm.Config{Edges: r.Edges, BackoffCap: r.Cap}
+		return s.withSwarm(ctx, edges, run.figures.took, func(ctx context.Context, edges *swarm.Swarm) error {
+			run.swarm = edges
 			for _, step := range []func(context.Context) error{run.settleIn, run.partWays, run.comeBack, run.restart, run.judge} {
 				if err := step(ctx); err != nil {
 					return err
@@ -78,38 +80,6 @@ func (r Rejoin) Run(ctx context.Context) error {
 		})
 	})
 	return record.end(r.Ground, err)
-}
-
-// withSwarm runs the edges while play plays. An edge that fails ends it.
-func (r *rejoin) withSwarm(ctx context.Context, play func(context.Context) error) (err error) {
-	hubs, token := r.fleet.Joining()
-	before := memory()
-	began := time.Now()
-	r.swarm, err = swarm.Open(swarm.Config{
-		Dir: filepath.Join(r.Dir, "edges"), Hubs: hubs, TokenFile: token, Edges: r.want.Edges, BackoffCap: r.want.Cap,
-	})
-	if err != nil {
-		return err
-	}
-	r.figures.took("edges opened", time.Since(began))
-	r.figures.edgesBefore = before
-	running, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- r.swarm.Run(running) }()
-	playing, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	played := make(chan error, 1)
-	go func() { played <- play(playing) }()
-	select {
-	case err = <-played:
-		stop()
-		err = errors.Join(err, <-ended)
-	case err = <-ended:
-		cancel(err)
-		err = errors.Join(err, <-played)
-		stop()
-	}
-	return errors.Join(err, r.swarm.Close())
 }
 
 // settleIn has the edges join and run their allocations.
@@ -284,8 +254,5 @@ func (r *rejoin) restart(ctx context.Context) error {
 
 // await waits for the swarm, for a while.
 func (r *rejoin) await(ctx context.Context, bound time.Duration, what string, done func(swarm.Totals) bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not within %s", bound))
-	defer cancel()
-	_, err := r.swarm.Await(ctx, what, done)
-	return err
+	return awaitSwarm(ctx, r.swarm, bound, what, done)
 }

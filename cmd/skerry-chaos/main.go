@@ -79,7 +79,7 @@ func command() *cobra.Command {
 	run := &cobra.Command{Use: "run", Short: "Run a fleet of real processes and break it"}
 	run.PersistentFlags().BoolVar(&s.netns, "netns", false, "network namespaces (the default for root)")
 	run.PersistentFlags().BoolVar(&s.proxy, "proxy", false, "proxies on loopback (the default for everybody else)")
-	run.AddCommand(faults(s), partition(s), reboot(s), healed(s), hubKill(s), restore(s), clone(s), damage(s), rejoin(s), performed(s))
+	run.AddCommand(faults(s), partition(s), reboot(s), healed(s), hubKill(s), restore(s), clone(s), damage(s), rejoin(s), placement(s), performed(s))
 	root.AddCommand(clocked()...)
 	root.AddCommand(run, demo(s), footprint(s), mutants())
 	root.AddCommand(sim()...)

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"skerry/chaos"
+	"skerry/chaos/faultnet"
+)
+
+func placement(s *common) *cobra.Command {
+	var p chaos.Placement
+	c := s.on("placement", "Start many edges at once, place one large job on them, and say how long each took",
+		func(ctx context.Context, g chaos.Ground) error {
+			p.Ground = g
+			p.Net, p.LocalHTTP = faultnet.NewPlain(), false
+			return p.Run(ctx)
+		})
+	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the network is replaced
+	f := c.Flags()
+	f.IntVar(&p.Edges, "edges", 500, "number of edges")
+	f.IntVar(&p.CPU, "cpu", 4000, "MHz of each edge")
+	f.IntVar(&p.Count, "count", 10000, "allocations of the job, each of 100 MHz")
+	return c
+}
