@@ -389,6 +389,8 @@ func (s *script) node(args []string) error {
 			n.Datacenter = value
 		case fleet.NodeEligible, fleet.NodeIneligible:
 			n.SchedulingEligibility = key
+		case "revoked":
+			n.Revoked = &fleet.Revocation{}
 		default:
 			return fmt.Errorf("%s: unknown field", arg)
 		}

@@ -203,7 +203,7 @@ func (d *decision) vacancies(g *fleet.TaskGroup, posts []*post, r *rollout) {
 // allocations are lost is not waited for, nor one that takes no new work then.
 func (d *decision) awaited(p *post) bool {
 	n := p.node
-	if d.batch() || n == nil || n.Revoked != nil || n.Status == fleet.NodeReady || n.SchedulingEligibility == fleet.NodeIneligible || len(p.members) == 0 {
+	if d.batch() || n.Revoked != nil || n.Status == fleet.NodeReady || n.SchedulingEligibility == fleet.NodeIneligible || len(p.members) == 0 {
 		return false
 	}
 	last := p.members[len(p.members)-1]
