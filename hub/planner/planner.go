@@ -236,9 +236,7 @@ func (p *Planner) next(ctx context.Context) (*submission, error) {
 func (p *Planner) answer(s *submission, out outcome) {
 	p.mu.Lock()
 	switch {
-	case out.err != nil:
-		p.counted.Refused++
-	case out.result.Refused != "":
+	case out.err != nil || out.result.Refused != "":
 		p.counted.Refused++
 	case out.result.Full():
 		p.counted.Committed++

@@ -303,6 +303,9 @@ func TestSuperseded(t *testing.T) {
 	if res, err := c.planner.Submit(t.Context(), old); err != nil || res.Full() || res.Refused == "" || res.RefreshIndex != last {
 		t.Fatalf("an older picture: %+v, %v", res, err)
 	}
+	if got := c.planner.Stats(); got.Refused != 1 || got.Partial != 0 {
+		t.Fatalf("one plan was refused: %+v", got)
+	}
 	old.SnapshotIndex = c.View().Index()
 	c.must(state.Evals{Evals: []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}})
 	if _, err := c.planner.Submit(t.Context(), old); fleet.CodeOf(err) != fleet.CodeConflict {
