@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"skerry/edge/allocs"
 	"skerry/fleet"
@@ -33,8 +34,12 @@ func TestWhatTheJournalLostIsTakenBack(t *testing.T) {
 
 		n, f := newNotebook(), &factory{}
 		n.states["ended"] = allocs.State{ClientStatus: fleet.ClientComplete, BootID: boot1, Seq: 1}
+		began := time.Now()
 		l = mustLive(t, n, f, folders)
 		<-l.Recovered()
+		if took := time.Since(began); took != 0 {
+			t.Errorf("recovered after %s: it had to be tried again", took)
+		}
 		if got := f.of("lost"); len(got) != 1 || got[0].alloc.Job == nil || got[0].alloc.AllocModifyIndex != 7 || got[0].last.Known {
 			t.Fatalf("taken back by %+v, want one runner that has to find out what runs", got)
 		}

@@ -84,6 +84,9 @@ func TestDeletedUnderTheAgent(t *testing.T) {
 	}
 	mustSay(t, j, "nothing is lost")
 	states, last := j.States(), j.Head().Last
+	if q := j.Quarantined()[0]; q.Lost != 0 || q.Salvaged != int(last)-1 { // but for the row that says so
+		t.Errorf("%d rows are kept, %d lost, of %d", q.Salvaged, q.Lost, last-1)
+	}
 	mustClose(t, j)
 	next := mustOpen(t, cfg)
 	defer mustClose(t, next)

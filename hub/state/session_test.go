@@ -564,8 +564,12 @@ func TestNodeCommands(t *testing.T) {
 		t.Fatalf("status description %q", d)
 	}
 	for i := range 20 {
+		was := w.getNode(id).ModifyIndex
 		w.must(state.Fence{NodeID: id, Rows: [][]byte{{1}}, Session: fleet.FencedSession{
 			Code: fleet.CodeCloned, Addr: "192.0.2.9:1", Head: fleet.Seq(i), Time: w.nano()}})
+		if is := w.getNode(id).ModifyIndex; is <= was {
+			t.Fatalf("session %d was fenced, and whoever waits for a change of its node is told nothing: index %d", i, is)
+		}
 	}
 	kept := w.store.View().Fenced(id)
 	if len(kept) != 16 || kept[15].Session.Head != 19 || len(w.getNode(id).Fenced) != 16 || len(w.getNode(id).Events) != 10 {
