@@ -3,6 +3,7 @@ package api_test
 import (
 	"bufio"
 	"bytes"
+	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -85,20 +86,32 @@ func mustNameATest(tb testing.TB, key, reason string) {
 		return
 	}
 	field := key[strings.LastIndex(key, ".")+1:]
-	for _, pattern := range []string{"*_test.go", "../*/*_test.go", "../../fleet/*_test.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			tb.Fatal(err)
-		}
-		for _, file := range files {
-			b, err := os.ReadFile(file)
-			if err != nil {
-				tb.Fatal(err)
-			}
-			if _, body, ok := strings.Cut(string(b), "func "+name[1]+"("); ok && strings.Contains(strings.SplitN(body, "\n}\n", 2)[0], field) {
-				return
-			}
+	for _, text := range mustReadFiles(tb, "*_test.go", "../*/*_test.go", "../../fleet/*_test.go") {
+		if _, body, ok := strings.Cut(text, "func "+name[1]+"("); ok && strings.Contains(strings.SplitN(body, "\n}\n", 2)[0], field) {
+			return
 		}
 	}
 	tb.Errorf("testdata/nomadkeys.txt: there is no %s that speaks of %s", name[1], field)
+}
+
+// mustReadFiles yields the path and the text of each file that matches one of the patterns.
+func mustReadFiles(tb testing.TB, patterns ...string) iter.Seq2[string, string] {
+	return func(yield func(path, text string) bool) {
+		tb.Helper()
+		for _, pattern := range patterns {
+			files, err := filepath.Glob(pattern)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			for _, file := range files {
+				b, err := os.ReadFile(file)
+				if err != nil {
+					tb.Fatal(err)
+				}
+				if !yield(file, string(b)) {
+					return
+				}
+			}
+		}
+	}
 }

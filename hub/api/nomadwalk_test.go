@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -318,19 +316,11 @@ func TestNomadKeys(t *testing.T) {
 
 // TestEveryEndpointIsWalked finds the endpoints in the sources of this package.
 func TestEveryEndpointIsWalked(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range files {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for name, text := range mustReadFiles(t, "*.go") {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		for _, route := range routed.FindAllStringSubmatch(string(b), -1) {
+		for _, route := range routed.FindAllStringSubmatch(text, -1) {
 			endpoint := strings.Replace(route[1], `put("`, "PUT ", 1)
 			if answered[endpoint] == nil && unwalked[endpoint] == "" {
 				t.Errorf("%s: %s: it is not said what Nomad's client reads", name, endpoint)
