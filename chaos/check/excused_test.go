@@ -183,10 +183,8 @@ func TestExcused(t *testing.T) {
 			p.pass(20 * time.Second)
 			p.process(p.e, check.ProcessPowerCut)
 			p.pass(10 * time.Minute) // the machine is off: that does not count
-			p.e.booted, p.e.beat = p.at, p.e.beat+10*time.Minute
-			p.process(p.e, check.ProcessStart)
-			p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent})
-			p.status(p.e, p.id, fleet.ClientPending, fleet.TaskLostAtReboot)
+			p.e.beat += 10 * time.Minute
+			p.startMachine(fleet.ClientPending, fleet.TaskLostAtReboot)
 			p.task(p.e, p.id, check.TaskStarted)
 			p.status(p.e, p.id, fleet.ClientRunning, fleet.TaskStarted)
 			p.pass(25 * time.Second)
@@ -210,10 +208,7 @@ func TestExcused(t *testing.T) {
 			p.pass(time.Second)
 			p.process(p.e, check.ProcessReboot)
 			p.pass(3 * time.Second)
-			p.e.booted = p.at
-			p.process(p.e, check.ProcessStart)
-			p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent})
-			p.status(p.e, p.id, fleet.ClientComplete, "")
+			p.startMachine(fleet.ClientComplete, "")
 			p.open(p.e)
 			p.send(p.e)
 			p.pass(30 * time.Second)
@@ -326,10 +321,7 @@ func TestExcused(t *testing.T) {
 			p.process(p.e, check.ProcessReboot)
 			p.task(p.e, p.id, check.TaskExited)
 			p.pass(5 * time.Second)
-			p.e.booted = p.at
-			p.process(p.e, check.ProcessStart)
-			p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent})
-			p.status(p.e, p.id, fleet.ClientPending, "")
+			p.startMachine(fleet.ClientPending, "")
 			p.pass(time.Second)
 			p.task(p.e, p.id, check.TaskStarted)
 			p.status(p.e, p.id, fleet.ClientRunning, fleet.TaskStarted)
@@ -531,6 +523,14 @@ func TestExcused(t *testing.T) {
 			p.nothing()
 		})
 	}
+}
+
+// startMachine boots edge-1's machine, whose agent then tells the status of its allocation.
+func (p *plant) startMachine(status, event string) {
+	p.e.booted = p.at
+	p.process(p.e, check.ProcessStart)
+	p.row(p.e, fleet.Transition{Kind: fleet.TransitionAgent})
+	p.status(p.e, p.id, status, event)
 }
 
 // bringLate has an edge that was cut off start what was placed on it meanwhile, before it
