@@ -53,6 +53,18 @@ func (s *slot) replace(windows []syncproto.DesiredWindow, by ...fleet.AllocID) {
 	s.stop(windows, "old")
 }
 
+// runSecondName has the edge run an allocation that has another name of the job.
+func (s *slot) runSecondName(id fleet.AllocID) {
+	s.Helper()
+	s.n.set(func() {
+		w := named(id)
+		w.Alloc.Name = "shop.g[1]"
+		s.n.wants[id] = w
+	})
+	s.l.Nudge()
+	synctest.Wait()
+}
+
 func (s *slot) stop(windows []syncproto.DesiredWindow, id fleet.AllocID) {
 	s.Helper()
 	stop := syncproto.DesiredStop{ID: id, Reason: "version 2", Windows: windows}
@@ -101,13 +113,7 @@ func TestWindows(t *testing.T) {
 		}},
 		{"what opens first begins in the second in which it opens", func(s *slot) {
 			time.Sleep(30 * time.Second) // the looks of each minute are in its middle
-			s.n.set(func() {
-				w := named("later")
-				w.Alloc.Name = "shop.g[1]"
-				s.n.wants["later"] = w
-			})
-			s.l.Nudge()
-			synctest.Wait()
+			s.runSecondName("later")
 			s.replace(night, "new")
 			s.stop([]syncproto.DesiredWindow{{Cron: "0 3 * * *", Duration: time.Hour}}, "later")
 			s.at("2000-01-01 01:00")
@@ -209,13 +215,7 @@ func TestWindows(t *testing.T) {
 		}},
 		{"others of the job are not held back", func(s *slot) {
 			s.replace(night, "new")
-			s.n.set(func() {
-				w := named("second")
-				w.Alloc.Name = "shop.g[1]"
-				s.n.wants["second"] = w
-			})
-			s.l.Nudge()
-			synctest.Wait()
+			s.runSecondName("second")
 			s.is("second", fleet.ClientRunning)
 		}},
 	} {
