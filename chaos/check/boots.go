@@ -94,8 +94,8 @@ func startDelay(f *allocFact, name string) time.Duration {
 	return d
 }
 
-// excused reports whether a task need not be back that was on a machine when it went down.
-// A stop that its edge began for want of a hub goes on, also where a hub has answered since.
+// excused reports whether a task that ran when its machine went down need not run again. An
+// edge that began to stop it for want of a hub goes on, also where a hub has answered since.
 func (t *boots) excused(s *scene, b back, down time.Duration) bool {
 	f := s.fleet.allocs[b.key.Alloc]
 	if f == nil || f.stopped > 0 && f.stopped <= b.m.heard(s) || f.alloc.ClientStatus == fleet.ClientFailed {

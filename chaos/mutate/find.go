@@ -45,8 +45,8 @@ func Find(root string, packages []string) ([]Mutant, error) {
 }
 
 // Draw draws count mutants: the packages take turns, so that small ones have their share.
-// Which ones these are depends on the seed and on the mutants' keys alone, so that a change
-// of the source leaves most of a sample as it was.
+// The choice depends on the seed and on the mutants' keys alone, so that a change of the
+// source leaves most of a sample as it was.
 func Draw(all []Mutant, seed uint64, count int) []Mutant {
 	var packages []string
 	of := map[string][]Mutant{}

@@ -86,7 +86,7 @@ func (c Config) Run(ctx context.Context) ([]Result, error) {
 	return all, nil
 }
 
-// isFinal reports whether this run would ask nobody whom an earlier one did not.
+// isFinal reports whether an earlier run asked everybody whom this run would ask.
 func (c Config) isFinal(outcome string) bool {
 	switch outcome {
 	case SurvivedPackage:

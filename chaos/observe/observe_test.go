@@ -219,9 +219,9 @@ func TestServed(t *testing.T) {
 	}
 }
 
-// TestRoomIsATurn has a plan stop one to make room for the newest version: that is a turn, and
-// it is taken until what takes its place is healthy. What the group wants no more, that an
-// operator wants stopped, or that is evicted takes none.
+// TestRoomIsATurn has a plan stop an allocation to make room for the newest version. The stop is
+// a turn, which lasts until the replacement is healthy. An allocation that the group does not
+// want any more, that an operator stops, or that is evicted takes no turn.
 func TestRoomIsATurn(t *testing.T) {
 	begin := func(change func(stop *fleet.Alloc), changes ...func(*fleet.TaskGroup)) (*pair, state.Plan, *check.Effects) {
 		p := furnished(t)

@@ -82,7 +82,7 @@ func misses(v *state.View, a *fleet.Alloc) string {
 	return site(v, a.NodeID)
 }
 
-// rolloutOf is the rollout of a job's group that a deployment is about, nil for none.
+// rolloutOf is the rollout of a group that a deployment has begun; nil: there is none.
 func rolloutOf(a consensus.Applied, rs *[]check.Rollout, id fleet.DeploymentID, job *fleet.Job, group string) *check.Rollout {
 	dep, ok := a.View.Deployment(id)
 	if id == "" || !ok || job == nil {

@@ -7,8 +7,8 @@ import (
 	"skerry/hub/state"
 )
 
-// emptied counts an allocation as a turn that the entry stopped to make room for the newest
-// version, which is placed by a later one.
+// emptied counts a turn for an allocation that this entry stopped to make room for the newest
+// version. A later entry places that version.
 func emptied(a consensus.Applied, rs *[]check.Rollout, old *fleet.Alloc) {
 	if !serving(a, old) || !makesRoom(a.View, old, "") {
 		return
@@ -20,7 +20,8 @@ func emptied(a consensus.Applied, rs *[]check.Rollout, old *fleet.Alloc) {
 	}
 }
 
-// awaitingRoom lists what earlier entries stopped to make room, with nothing in its stead yet.
+// awaitingRoom lists the allocations that earlier entries stopped to make room and that have no
+// replacement yet.
 func awaitingRoom(a consensus.Applied, dep *fleet.Deployment, group string) (parts []check.Part) {
 	for old := range a.View.AllocsByJob(dep.Namespace, dep.JobID) {
 		if old.TaskGroup == group && old.AllocModifyIndex < a.Index && makesRoom(a.View, old, "") {
@@ -31,8 +32,8 @@ func awaitingRoom(a consensus.Applied, dep *fleet.Deployment, group string) (par
 }
 
 // makesRoom reports whether an allocation was stopped for the newest version of its job, which
-// its deployment rolls out, and had nothing in its stead before next ("": has nothing): it is
-// of an older version and the last of its name, or of its node, and no other one is wanted there.
+// a deployment rolls out, and had no replacement before next ("": has none). Such an allocation is
+// of an older version, and the last one of its name or of its node; no other one is wanted there.
 func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
 	if !old.ServerTerminal() || old.NextAllocation != next {
 		return false
