@@ -711,7 +711,7 @@ func TestOldEndedAllocationsAreRemoved(t *testing.T) {
 	})
 }
 
-// TestCollect removes what has ended before its turn, and nothing else.
+// TestCollect removes ended allocations before their turn, and no others.
 func TestCollect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newNotebook(), &factory{}

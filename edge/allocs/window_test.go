@@ -258,8 +258,8 @@ func TestAStopThatIsNotJournaledDoesNotBegin(t *testing.T) {
 	})
 }
 
-// What has the name of an allocation that somebody on site stopped does not begin; what had
-// begun is taken back, and what is to stop is not kept from it.
+// An allocation does not begin where somebody on site stopped another one of its name. An
+// allocation that has begun is kept, and one that the cluster stops is stopped.
 func TestNamesThatAreKeptStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNotebook()

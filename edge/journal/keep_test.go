@@ -144,8 +144,8 @@ func mustWait(t testing.TB, what string, done func() (bool, string)) {
 	}
 }
 
-// A beat that is not written by itself goes along with the next commit, so that a crash
-// behind that does not forget it.
+// The next commit writes a beat that was not written by itself, so that a crash after the
+// commit does not forget the beat.
 func TestBeatGoesAlongWithACommit(t *testing.T) {
 	ctx, m := context.Background(), newMachine()
 	cfg, crashed := m.config(dbPath(t)), m.config(dbPath(t))

@@ -115,8 +115,8 @@ func TestAlteredRowBecomesAGap(t *testing.T) {
 	mustReadAll(t, j)
 }
 
-// What was altered in the tables beside the rows is left out, and all that lies between it
-// is carried over.
+// A rebuilt journal leaves out the desired allocations that were altered, and keeps those
+// between them.
 func TestAlteredDesiredAllocsAloneAreLeftOut(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.config(path), 20, 5)
@@ -129,8 +129,8 @@ func TestAlteredDesiredAllocsAloneAreLeftOut(t *testing.T) {
 	}
 }
 
-// A row that cannot be decoded is a gap also where the row before it is missing, so that no
-// hash tells of it.
+// A row that cannot be decoded becomes a gap, also where the row before it is missing and no
+// hash shows the damage.
 func TestAlteredRowBehindAHole(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	mustFill(t, m.config(path), 20, 5)

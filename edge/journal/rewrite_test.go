@@ -23,7 +23,7 @@ func mustRewrite(t *testing.T, acked fleet.Seq, harm, failed func(path string)) 
 	mustFill(t, cfg, 20, acked)
 	harmed := make(chan struct{})
 	if failed != nil {
-		// What SQLite still reads cannot be copied while a folder is in the way.
+		// A folder in the way keeps the journal from copying the files that SQLite still has open.
 		inTheWay := cfg.Path + ".build"
 		if err := os.MkdirAll(inTheWay+"/full", 0o700); err != nil {
 			t.Fatal(err)
@@ -126,8 +126,8 @@ func mustRename(t *testing.T, from, to string) {
 	}
 }
 
-// A database that could not be written anew, and whose files come back: the journal is
-// written anew all the same, since the database that it had open is closed.
+// The journal is written anew also where the first attempt failed and the files have come back
+// since: the database that it had open is closed.
 func TestFilesThatComeBackAfterAFailedRewrite(t *testing.T) {
 	j, _ := mustRewrite(t, 0, func(path string) {
 		mustRename(t, path+"-wal", path+"-wal.away")
@@ -143,9 +143,9 @@ func TestFilesThatComeBackAfterAFailedRewrite(t *testing.T) {
 	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "goes on"})
 }
 
-// A database that is cut short is written anew from what SQLite has read of it, or from
-// memory where that is gone. There the numbers go on where the cluster has all rows; else
-// it is said that some may be lost.
+// A database that is cut short is written anew from the pages that SQLite has read, or from
+// memory where those are gone. From memory the numbers go on if the cluster has all rows;
+// else the journal says that some may be lost.
 func TestTruncatedUnderTheAgent(t *testing.T) {
 	for _, tt := range []struct {
 		name       string

@@ -187,8 +187,8 @@ func TestBytesOfAnIdleBeat(t *testing.T) {
 	})
 }
 
-// A second hub is dialed soon beside one that is silent, and late beside one that has
-// answered anything: it is there, and only busy.
+// An edge dials a second hub soon where the first one is silent, and late where the first one
+// has answered anything: that hub is there, and only busy.
 func TestASecondHubIsDialedBesideASilentOne(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers bool

@@ -121,8 +121,8 @@ func TestStaleSessionIsMendedAtOnce(t *testing.T) {
 	})
 }
 
-// A hub that says again and again that a session is stale is called after growing pauses; one
-// that says so for the first time, or after something else, at once.
+// An edge dials a hub after growing pauses where that hub says again and again that its session
+// is stale, and at once where the hub says so for the first time or after another refusal.
 func TestPausesWhereSessionsAreStale(t *testing.T) {
 	stale := syncproto.Refused{Code: fleet.CodeStaleSession, Message: "stale"}
 	synctest.Test(t, func(t *testing.T) {

@@ -73,8 +73,8 @@ func TestReadAcrossRotatedFiles(t *testing.T) {
 	}
 }
 
-// TestPosition says of each read in which file it lies, and where: from a place within a file on,
-// across a rotation while it is followed, and where the file that was read was pruned.
+// TestPosition reads from a place within a file on, follows across a rotation, and goes on after
+// the file was pruned: each read has the right file and offset.
 func TestPosition(t *testing.T) {
 	dir := t.TempDir()
 	mustWrite(t, dir, "web.stdout.4", "0123456789")
