@@ -12,7 +12,7 @@ import (
 	"skerry/hub/api"
 )
 
-// body is a type with all that bodies are made of.
+// body has a field of each kind that the types of bodies have.
 type body struct {
 	body2
 	Name   string
@@ -32,7 +32,7 @@ type body2 struct {
 	Other [2]struct{ Last bool }
 }
 
-// unknownTo is encoding/json's own word on a body: the first key that a type has no field for.
+// unknownTo asks encoding/json for the first key of a body that a type has no field for.
 func unknownTo(b []byte, v any) (key string, isUnknown bool) {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
@@ -63,7 +63,7 @@ func saidOf(key string, v any) (values []any) {
 	return values
 }
 
-// FuzzUnknownKeys compares what is refused with what encoding/json has no field for.
+// FuzzUnknownKeys compares the refused keys with those that encoding/json has no field for.
 func FuzzUnknownKeys(f *testing.F) {
 	for _, seed := range []string{
 		`{"name": "a", "NAME": "b", "List": [{"Deep": {"Kelvin": 1, "\u212aelvin": 2}}, {}], "Keyed": {"x": {"a": 1}}, "Other": [{"last": true}]}`,
@@ -101,7 +101,7 @@ func FuzzUnknownKeys(f *testing.F) {
 	})
 }
 
-// TestUnknownKeysAreBounded refuses bodies that are as large as may be, and says little of them.
+// TestUnknownKeysAreBounded refuses bodies of the largest size, with little memory and short errors.
 func TestUnknownKeysAreBounded(t *testing.T) {
 	distinct := func() []byte {
 		var b bytes.Buffer

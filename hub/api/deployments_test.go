@@ -119,8 +119,8 @@ func TestNomadClientDrivesADeployment(t *testing.T) {
 	}
 }
 
-// TestProgressSaysWhatComesNext reads when a deployment fails and what comes of it then, and
-// what failed of it. A canary that failed does not wait for its promotion.
+// TestProgressSaysWhatComesNext reads the time at which a deployment will fail, the result of
+// that, and its failed allocations. A canary that failed does not wait for its promotion.
 func TestProgressSaysWhatComesNext(t *testing.T) {
 	h, srv, client := mustServe(t)
 	first := &fleet.Job{ID: "shop", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "main", Driver: "sim", Env: map[string]string{"first": "yes"}}}}}}

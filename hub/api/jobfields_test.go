@@ -15,7 +15,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 )
 
-// jobFrames are what a kind of object of a job cannot do without, by the name of Nomad's type.
+// jobFrames have the fields that an object of a job must have, by the name of Nomad's type.
 var jobFrames = map[string]string{
 	"Job": `{"ID": "j", "Name": "j", "Type": "service"}`, "TaskGroup": `{"Name": "g"}`,
 	"Task":       `{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}`,
@@ -28,13 +28,13 @@ var jobFrames = map[string]string{
 	"PeriodicConfig": `{"Specs": ["@daily"]}`, "JobUILink": `{"Label": "l", "URL": "https://example.com"}`,
 }
 
-// jobNeeds are what a field needs beside it, by its key; null takes out what is there.
+// jobNeeds have the fields that a field needs beside it, by its key; null removes a field.
 var jobNeeds = map[string]string{
 	"Periodic": `{"Type": "batch"}`, "ParameterizedJob": `{"Type": "batch"}`, "Spec": `{"Specs": null}`,
 }
 
-// jobValues are values of fields that may not have any, by TYPE.FIELD, or where that is of several
-// places, by their last two keys: JSON.
+// jobValues are values, in JSON, for fields that do not take every value. Their key is TYPE.FIELD,
+// or the last two keys of the path where a type is used in several places.
 var jobValues = map[string]string{
 	"TaskLifecycle.Hook": `"poststart"`, "Service.PortLabel": `"81"`, "Service.OnUpdate": `"ignore"`, "ServiceCheck.OnUpdate": `"ignore"`,
 	"Resources.MemoryMaxMB": `600`, "LogConfig.Enabled": `false`, "Task.KillSignal": `"SIGINT"`, "0.Type": `"vertical_mem"`, "Scaling.Type": `"horizontal"`,
@@ -47,7 +47,7 @@ var jobValues = map[string]string{
 	"Task.Driver": `"sim"`, "Task.Config": `{"command": "/bin/false"}`, "Service.Provider": `"nomad"`, "Service.AddressMode": `"host"`,
 }
 
-// shownElsewhere says where the job that is read back has what was said at the beginning of a path.
+// shownElsewhere maps the beginning of a path to the one at which the job is read back.
 var shownElsewhere = map[string]string{
 	"Migrate.": "TaskGroups.0.Migrate.", "Reschedule.": "TaskGroups.0.ReschedulePolicy.",
 	"TaskGroups.0.MaxClientDisconnect":       "TaskGroups.0.Disconnect.LostAfter",
@@ -73,7 +73,7 @@ type jobField struct {
 	kind  reflect.Type
 }
 
-// eachJobField walks the type of a job, or of what is in one, at f.
+// eachJobField visits the fields of f, which is a job or an object in one.
 func eachJobField(f jobField, visit func(jobField)) {
 	in := func(key string, t reflect.Type) jobField {
 		return jobField{append(slices.Clone(f.path), key), f.owner, f.hcl, t}
@@ -112,8 +112,8 @@ func jsonKey(f reflect.StructField) string {
 	return cmpOr(f.Name, name)
 }
 
-// framedJob is a job with a value at a path, and around it what there must be; without a value,
-// that alone.
+// framedJob is a job with a value at a path and the fields that must be around it; nil: with
+// those fields alone.
 func framedJob(t reflect.Type, path []string, value any) any {
 	if t.Kind() == reflect.Pointer {
 		return framedJob(t.Elem(), path, value)
@@ -198,8 +198,8 @@ func (f jobField) valueOf(byDefault any) (v any) {
 	return number + 1
 }
 
-// named reports whether a refusal names the field, or an object that it is in and that is there
-// for it alone.
+// named reports whether a refusal names the field, or an object that the job has only for the
+// field.
 func (f jobField) named(refusal string) bool {
 	at, around := "", map[string]bool{"TaskGroups": true, "TaskGroups[0]": true, "TaskGroups[0].Tasks": true, "TaskGroups[0].Tasks[0]": true}
 	for _, key := range f.path {
@@ -215,7 +215,7 @@ func (f jobField) named(refusal string) bool {
 	return false
 }
 
-// shownAt returns what a job that was read back has of the field.
+// shownAt returns the value of the field in a job that was read back.
 func (f jobField) shownAt(job any) any {
 	path := strings.Join(f.path, ".")
 	for begin, elsewhere := range shownElsewhere {
@@ -240,7 +240,7 @@ func (f jobField) shownAt(job any) any {
 	return job
 }
 
-// registration is what became of a job.
+// registration is the answer to the registration of a job.
 type registration struct {
 	refusal, warnings string
 	job               any // as it is read back
@@ -266,8 +266,8 @@ func mustRegisterTree(tb testing.TB, url string, tree any) (r registration) {
 	return r
 }
 
-// TestNoFieldOfAJobIsPassedOver registers jobs that say one thing each: every field that Nomad's
-// published client has for a job is in the job that is read back, or refused or warned of by its name.
+// TestNoFieldOfAJobIsPassedOver registers a job for each field that Nomad's published client has.
+// The job that is read back has the field, or a refusal or a warning names it.
 func TestNoFieldOfAJobIsPassedOver(t *testing.T) {
 	_, srv, _ := mustServe(t)
 	seen, outcomes, n := map[string]bool{}, map[string]int{}, 0

@@ -12,8 +12,8 @@ import (
 	"skerry/syncproto"
 )
 
-// TestLogFramesNameTheirFiles reads frames of an edge that says in which file each lies, of one
-// that breaks off, and of one of an older release, which does not say it.
+// TestLogFramesNameTheirFiles reads frames of an edge that names the file of each, of one that
+// breaks off, and of one of an older release, which names none.
 func TestLogFramesNameTheirFiles(t *testing.T) {
 	h, _, c := mustServe(t)
 	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
@@ -83,7 +83,7 @@ func TestLogFramesNameTheirFiles(t *testing.T) {
 }
 
 // TestFollowAcrossARotation follows a task while its output goes on in another file: each frame
-// says truly where its bytes are. Then what has ended is collected, folder by folder.
+// has the right file and offset. Then it collects the ended allocation.
 func TestFollowAcrossARotation(t *testing.T) {
 	c := mustDevCluster(t)
 	c.register(`job "chatty" {
@@ -133,7 +133,7 @@ func TestFollowAcrossARotation(t *testing.T) {
 	c.collect(al)
 }
 
-// collect has edges remove what has ended, one allocation and then all of a node.
+// collect has edges remove one ended allocation, and then all of each node.
 func (c *devCluster) collect(al *nomad.Allocation) {
 	c.tb.Helper()
 	c.until("the ended allocation is collected", func() string {

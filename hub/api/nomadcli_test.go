@@ -131,8 +131,8 @@ func TestAgentsHealthByKind(t *testing.T) {
 	}
 }
 
-// TestEmptyListsHaveAnIndex reads lists of a cluster that has nothing in them: who blocks on
-// index 0 does not wait.
+// TestEmptyListsHaveAnIndex reads empty lists: their index is not 0, so that a client that blocks
+// on index 0 does not wait.
 func TestEmptyListsHaveAnIndex(t *testing.T) {
 	_, srv, c := mustServe(t)
 	for _, path := range []string{

@@ -39,7 +39,7 @@ func mustReasons(tb testing.TB) map[string]string {
 	return reasons
 }
 
-// check compares what was filled with the list of what is not.
+// check compares the keys that were not filled with the list of reasons.
 func (w *keyWalk) check(tb testing.TB, reasons map[string]string) {
 	tb.Helper()
 	seen := map[string]bool{}
@@ -76,8 +76,8 @@ func (w *keyWalk) check(tb testing.TB, reasons map[string]string) {
 
 var namedTest = regexp.MustCompile(`\((Test\w+)\)$`)
 
-// mustNameATest wants the reason of a key that this walk does not surely fill to name a test that
-// speaks of it.
+// mustNameATest checks that the reason of a key that this walk fills only sometimes names a test
+// that mentions the key.
 func mustNameATest(tb testing.TB, key, reason string) {
 	tb.Helper()
 	name := namedTest.FindStringSubmatch(reason)

@@ -80,7 +80,7 @@ func TestNomadClientRestartsAndSignals(t *testing.T) {
 	}
 }
 
-// TestNomadClientCollects has an edge remove the folders of what has ended.
+// TestNomadClientCollects has an edge remove the folders of ended allocations.
 func TestNomadClientCollects(t *testing.T) {
 	h, srv, c := mustServe(t)
 	var asked []syncproto.Request

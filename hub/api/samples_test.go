@@ -110,7 +110,7 @@ func mustSample(tb testing.TB, file string) (s sample) {
 	return s
 }
 
-// shapeOf is a JSON value with the kinds of its values in their stead; of a list the first one.
+// shapeOf replaces the values in a JSON value by their kinds, and each list by its first element.
 func shapeOf(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -232,9 +232,9 @@ var ownKeys = map[string]string{
 	"deployment-fail": "Index", "job-dispatch": "Index", "job-register": "Index", "job-scale": "Index", "job-stop": "Index", "node-drain": "Index", "node-eligibility": "Index",
 }
 
-// TestSamples has Nomad's published client send the requests that are used most, and compares
-// each, and its answer, with testdata/samples: which keys there are, and of which kind. -rewrite
-// writes them anew; what they have is read before it is committed.
+// TestSamples has Nomad's published client send the most common requests, and compares the keys
+// and kinds of each request and answer with testdata/samples. -rewrite writes the samples anew;
+// read them before you commit them.
 func TestSamples(t *testing.T) {
 	known := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(sampled(nil, map[string]string{}))) {
