@@ -10,8 +10,8 @@ import (
 	"skerry/reconcile"
 )
 
-// TestAgainstModel compares with a model that only counts, for groups all of
-// whose nodes are in sight.
+// TestAgainstModel compares decisions with a model that only counts, for groups whose nodes are
+// all ready.
 func TestAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &script{w: newWorld(), versions: map[uint64]*fleet.Job{}}
@@ -37,9 +37,9 @@ func TestAgainstModel(t *testing.T) {
 		}
 		out := reconcile.Decide(s.w.input("e"))
 
-		// The model: what lives is kept as far as it is wanted; whatever is missing
-		// is placed; all that is dead and was not stopped before is retired now, or
-		// stopped where it failed and is replaced.
+		// The model keeps as many live allocations as are wanted, and places the missing
+		// ones. It retires each dead one that was not stopped before, or stops it where it
+		// failed and is replaced.
 		kept := min(live, count)
 		wantPlace, wantGone := count-kept, dead+live-kept
 		if gone := len(out.Stops) + len(out.Retired); len(out.Place) != wantPlace || gone != wantGone {
@@ -66,8 +66,8 @@ func TestAgainstModel(t *testing.T) {
 	})
 }
 
-// checkEnds: what ended by itself is not told to stop, but where it failed and its group has
-// others at other places for that; and nothing else is retired.
+// checkEnds checks that an allocation that ended by itself is stopped only if it failed and its
+// group may replace it on another node, and that no other allocation is retired.
 func (l *life) checkEnds(out reconcile.Output) {
 	for _, c := range out.Stops {
 		if a := c.Alloc; a.ClientTerminal() && a.EndedOnEdge() && (a.ClientStatus != fleet.ClientFailed || l.s.w.everywhere()) {

@@ -192,7 +192,7 @@ func (w *world) place(p reconcile.Placement) bool {
 	return true
 }
 
-// startAfresh retires what had ended of a job when it is registered again, as the state does.
+// startAfresh retires a job's ended allocations when the job is registered again, as the state does.
 func (w *world) startAfresh() {
 	for id, a := range w.allocs {
 		if a.EndedOnEdge() && !a.NoLongerWanted() {

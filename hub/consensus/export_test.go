@@ -60,8 +60,8 @@ func (n *Node) AloneWaits() bool {
 	return true
 }
 
-// ServeRequests has a transport take requests, until the test ends, and returns what is left
-// for raft.
+// ServeRequests has a transport answer requests until the test ends, and returns the requests that
+// are left to raft.
 func ServeRequests(tb testing.TB, requests <-chan raft.RPC, term func() uint64, log raft.LogStore) <-chan raft.RPC {
 	t := newCoveredSnapshots(nil)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -12,8 +12,8 @@ import (
 	"skerry/syncproto"
 )
 
-// B5: an edge that describes itself anew with every beat is answered each time, few of its
-// descriptions become entries of the log, and the newest of them does.
+// B5: a hub answers each beat of an edge that describes itself anew every time. Few of the
+// descriptions become entries of the log; the newest one does.
 func TestDescriptionsAreCommittedAtARate(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
@@ -40,7 +40,7 @@ func TestDescriptionsAreCommittedAtARate(t *testing.T) {
 	}
 }
 
-// B5: rows that come faster than an edge may send them are read later, and all of them.
+// B5: a hub reads all rows of an edge that sends faster than it may, but later.
 func TestRowsAreReadAtARate(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
@@ -76,7 +76,7 @@ func TestSessionsAreCommittedAtARate(t *testing.T) {
 	}
 }
 
-// What hubs remember of edges that are gone does not grow without end.
+// A hub remembers the allowances of a bounded number of edges.
 func TestAllowancesAreForgotten(t *testing.T) {
 	t.Parallel()
 	var nodes []fleet.NodeID

@@ -62,8 +62,8 @@ func TestAPlanOfAnySizeIsCommitted(t *testing.T) {
 	}
 }
 
-// The first entry of a plan has the deployment that the plan begins, and what it says of
-// others; the entries after it have neither.
+// The first entry of a plan has the plan's new deployment and its updates of others; the entries
+// after it have neither.
 func TestADeploymentIsInThePlansFirstEntry(t *testing.T) {
 	for _, allocs := range []int{0, 1, 2_500} {
 		t.Run(fmt.Sprint(allocs, " allocations"), func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestADividedPlanDoesNotOverCommit(t *testing.T) {
 	}
 }
 
-// A plan that no entry can hold, or that the state refuses, holds no room and keeps no later
-// plan back.
+// A plan that is too large for an entry, or that the state refuses, takes no capacity and delays
+// no later plan.
 func TestAPlanThatIsNotCommittedHoldsNothing(t *testing.T) {
 	for _, tooLarge := range []bool{true, false} {
 		t.Run(fmt.Sprintf("too large %t", tooLarge), func(t *testing.T) {

@@ -82,7 +82,7 @@ func TestWhoWasHealthyAndIsReplacedDoesNotCountTwice(t *testing.T) {
 	}
 }
 
-// What failed and is retired fails no deployment, nor does its deadline run for it.
+// A retired allocation that failed does not fail its deployment, with or without a deadline.
 func TestRetiredFailsNothing(t *testing.T) {
 	for _, retired := range []bool{false, true} {
 		for _, deadline := range []time.Duration{0, time.Minute} {

@@ -85,8 +85,8 @@ func TestRoomOfAReplacementIsKept(t *testing.T) {
 	}
 }
 
-// A port that an older version of the job holds is no failure: the evaluation says how many
-// wait until that has stopped, also when it is looked at again before that.
+// A port that an older version of the job holds is no failure: the evaluation counts the
+// placements that wait until that version has stopped, also when it is evaluated again before.
 func TestRoomThatStopsIsNoFailure(t *testing.T) {
 	static := func(count int, version string, change ...func(*fleet.Job)) *fleet.Job {
 		return job(count, append(change, func(j *fleet.Job) {

@@ -93,8 +93,8 @@ func (l *life) judgeDeployments(v *state.View) error {
 	return nil
 }
 
-// judgeForGood: what was told to stop or is retired stays so, and what ended has ended. What
-// ended by itself is not told to stop, but where it failed and its policy has it replaced.
+// judgeForGood checks that a stopped, retired or ended allocation stays so. An allocation that
+// ended by itself is stopped only if it failed and its policy has it replaced.
 func (l *life) judgeForGood(v *state.View) error {
 	for old := range l.before.Allocs("*", "") {
 		a, ok := v.Alloc(old.ID)

@@ -624,9 +624,9 @@ func TestFailedWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestEndedIsRetired has allocations end by themselves: what completed, or is not needed any
-// more, keeps its desired status, and what failed and is replaced is stopped. No later
-// evaluation replaces any of them again, and the names are free.
+// TestEndedIsRetired has allocations end by themselves. One that completed, or that is not needed
+// any more, keeps its desired status; one that failed and is replaced is stopped. No later
+// evaluation replaces any of them again, and their names are free.
 func TestEndedIsRetired(t *testing.T) {
 	c := newCluster(t)
 	c.nodes(2)

@@ -7,7 +7,7 @@ import (
 	"skerry/hub/state"
 )
 
-// A collector removes what was over when it looked, and is over still.
+// A collector removes only allocations, evaluations and deployments that are still over.
 func TestCollectLeavesWhatIsInUse(t *testing.T) {
 	w := newT(t)
 	node := w.node("n1")

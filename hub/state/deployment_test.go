@@ -239,8 +239,8 @@ func TestUnhealthyByHandTakesTheJobBack(t *testing.T) {
 	}
 }
 
-// A deployment remembers the newest changes, of which it says how far they reach back, and
-// no more than twice as many as it must.
+// A deployment remembers its newest changes, at most twice as many as it must, and knows the
+// entry up to which it has forgotten them.
 func TestDeploymentRemembersABoundedNumberOfChanges(t *testing.T) {
 	for _, noted := range []int{1, state.ChangesKept, 5*state.ChangesKept + 7} {
 		kept, forgotten := state.NoteChanges(noted)

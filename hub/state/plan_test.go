@@ -164,8 +164,8 @@ func TestPlanStopsOnce(t *testing.T) {
 	}
 }
 
-// TestRetired retires what ended by itself: it keeps its desired status, and stays retired.
-// One that runs, as the plan did not know, or runs again, is told to stop.
+// TestRetired retires an allocation that ended by itself: it keeps its desired status, and stays
+// retired. An allocation that runs, which the plan did not know, or that runs again is stopped.
 func TestRetired(t *testing.T) {
 	w := newT(t)
 	node := w.node("n1")
@@ -256,7 +256,8 @@ func TestAllocStop(t *testing.T) {
 	}
 }
 
-// What is to be rescheduled is flagged as that, and a later stop does not take it back.
+// A stop flags the allocation for rescheduling where it asks for that, and a later stop keeps
+// the flag.
 func TestAllocStopThatReschedules(t *testing.T) {
 	w := newT(t)
 	node := w.node("n1")
