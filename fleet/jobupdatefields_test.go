@@ -124,8 +124,8 @@ func another(t *testing.T, v reflect.Value) reflect.Value {
 	return n
 }
 
-// TestPreferencesOfAGroupDecide: where an affinity stands is the same to a group, and in what
-// order; and of a network only what an allocation holds of its node counts.
+// TestPreferencesOfAGroupDecide checks that the place and the order of affinities make no
+// difference to a group, and that of a network only the resources of the node count.
 func TestPreferencesOfAGroupDecide(t *testing.T) {
 	fast := fleet.Affinity{LTarget: "${attr.cpu}", Operand: "=", RTarget: "fast", Weight: 50}
 	near := fleet.Affinity{LTarget: "${node.site}", Operand: "=", RTarget: "near", Weight: 50}

@@ -227,7 +227,7 @@ func TestClientReadsAllotment(t *testing.T) {
 	}
 }
 
-// TestClientReadsHowATaskEnded looks for it where Nomad's clients do: in the details.
+// TestClientReadsHowATaskEnded reads the details of events, where Nomad's clients look.
 func TestClientReadsHowATaskEnded(t *testing.T) {
 	var got []api.TaskEvent
 	mustDecode(t, mustJSON(t, []fleet.TaskEvent{
@@ -240,8 +240,8 @@ func TestClientReadsHowATaskEnded(t *testing.T) {
 	}
 }
 
-// TestClientReadsTasksThatRunOneAfterTheOther has what each task takes, where all together take
-// less than their sum.
+// TestClientReadsTasksThatRunOneAfterTheOther reads the resources of each task of a group that
+// takes less than their sum.
 func TestClientReadsTasksThatRunOneAfterTheOther(t *testing.T) {
 	a := alloc()
 	j := *a.Job

@@ -12,16 +12,16 @@ import (
 	"skerry/fleet/jobspec"
 )
 
-// otherNames are the names of Nomad's job files that the parser does not know, and refuses as
-// that, by [SECTION] NAME, with the reason.
+// otherNames are the names of Nomad's job files that the parser refuses as unknown, by
+// [SECTION] NAME, with the reason.
 var otherNames = map[string]string{
 	"[job.group.network] reserved_ports": "a port block with static is one",
 	"[job.group.task.scaling] type":      "the block's label says it",
 }
 
-// TestNamesOfNomadsJobFiles walks the type that Nomad's parser reads a job file into: each name
-// is known here, as what it is there, and becomes the same key. TestAttributes says of each what
-// becomes of it.
+// TestNamesOfNomadsJobFiles walks the type that Nomad's parser reads a job file into: the parser
+// here knows each name, as an attribute or a block like there, and makes the same key of it.
+// TestAttributes checks how each is handled.
 func TestNamesOfNomadsJobFiles(t *testing.T) {
 	table, seen, n := mustAttributes(t), map[string]bool{}, 0
 	unfound := maps.Clone(otherNames)
@@ -76,7 +76,7 @@ func TestNamesOfNomadsJobFiles(t *testing.T) {
 	}
 }
 
-// blockType is the type of what a block holds; nil where that is a map of plain values.
+// blockType is the type of a block's content; nil: it is a map of plain values.
 func blockType(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
