@@ -37,8 +37,8 @@ func oneIn(t *rapid.T, n int, what string) bool {
 	return true
 }
 
-// rightSteps draws how many steps of a session go as they should: every other session gets
-// so far that rows travel.
+// rightSteps draws the number of steps in which a session goes as it should: every other session
+// gets so far that rows travel.
 func rightSteps(t *rapid.T) int { return rapid.SampledFrom([]int{0, 8}).Draw(t, "right steps") }
 
 // rightFrame is what a well-behaved peer sends next, given the state and how many

@@ -184,9 +184,9 @@ func TestEdgesBehindOneAddressAreNotStarved(t *testing.T) {
 	})
 }
 
-// 480 dialers behind one address give up in the middle of their handshakes, as all do whose
-// other hub was faster: whoever dials from there next does not wait until the hub has given
-// them up, too.
+// 480 dialers behind one address give up in the middle of their handshakes, as edges do whose
+// other hub was faster. The next dialer from that address does not wait until the hub has given
+// up those handshakes, too.
 func TestDialersThatGaveUpDelayNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := mustWorld(t, transport.Config{MaxHandshakes: 128})
