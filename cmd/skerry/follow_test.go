@@ -36,8 +36,8 @@ func TestWhatHasEndedIsComplete(t *testing.T) {
 	}
 }
 
-// TestFollowedOverRoom is what job run does while the newest evaluation finds no node for some:
-// what waits for others to stop is on its way, what no stop makes room for is not.
+// TestFollowedOverRoom follows a job whose newest evaluation finds no node for some allocations:
+// job run goes on where they wait for others to stop, and ends where no stop makes room.
 func TestFollowedOverRoom(t *testing.T) {
 	full := map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 1, NodesExhausted: 1, DimensionExhausted: map[string]int{"network: reserved port collision http=80": 1}}}
 	first := &fleet.Evaluation{ID: "e1", BlockedEval: "b1", FailedTGAllocs: full}
@@ -64,7 +64,7 @@ func TestFollowedOverRoom(t *testing.T) {
 	}
 }
 
-// TestRetiredIsShownWithAll lists a job's allocations: what is retired has ended.
+// TestRetiredIsShownWithAll lists a job's allocations: --all alone shows retired ones.
 func TestRetiredIsShownWithAll(t *testing.T) {
 	failed := api.AllocStub{Name: "j.g[0]", DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed}
 	retired := failed

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestHintsNameCommands reads all hints in the source: what they call a command is one, with the
-// program's name before it, and no other text of the commands makes up a form of hint of its own.
+// TestHintsNameCommands reads all hints in the source: each command that they name exists and has
+// the program's name before it, and no other text of the commands has a form of hint of its own.
 func TestHintsNameCommands(t *testing.T) {
 	var paths []string
 	var walk func(c *cobra.Command)
@@ -129,8 +129,8 @@ func mustTexts(t *testing.T, folders ...string) map[textAt]string {
 	return texts
 }
 
-// TestNodesAreCalledNodes reads what commands and the API say: a machine that skerry node shows
-// is a node. An edge is the program that runs there, which skerry edge starts.
+// TestNodesAreCalledNodes reads the texts of commands and of the API: a machine that skerry node
+// shows is a node. An edge is the program that runs there, which skerry edge starts.
 func TestNodesAreCalledNodes(t *testing.T) {
 	edge := regexp.MustCompile(`(?i)(^|[^-/a-z])edges?([^-/a-z]|$)`)
 	program := []string{"edge agent", "edge, which is a node, or hub", "make the HTTP API: "} // the last is for programmers

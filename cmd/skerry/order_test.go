@@ -13,8 +13,7 @@ import (
 	"skerry/hub/api"
 )
 
-// mustShow runs a command against a hub that answers paths with these things, and returns what
-// it writes.
+// mustShow runs a command against a hub that has an answer for each path, and returns the output.
 func mustShow(t *testing.T, answers map[string]any, header http.Header, args ...string) string {
 	t.Helper()
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,7 +8,7 @@ import (
 	"skerry/hub/api"
 )
 
-// TestOutlook is the sentence about what becomes of a deployment.
+// TestOutlook checks the sentence that says how a deployment will go on.
 func TestOutlook(t *testing.T) {
 	deadline, version := at(600), uint64(3)
 	begun := fleet.DeploymentState{ProgressDeadline: 10 * time.Minute, RequireProgressBy: deadline}
