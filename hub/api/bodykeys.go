@@ -50,28 +50,27 @@ const (
 	maxNamedAt = 200
 )
 
-// unknownKeys finds the keys of a body that say something and that its type has no field for.
-type unknownKeys struct {
-	dec    *json.Decoder
-	fields map[reflect.Type]map[string]reflect.Type // as jsonFields has them
-	named  []string
-	more   int
+// bodyKeys is what the keys of a body say, beside what is decoded into its type.
+type bodyKeys struct {
+	dec               *json.Decoder
+	fields            map[reflect.Type]map[string]reflect.Type // as jsonFields has them
+	namespace, region string                                   // of the body, where its type has no field for them
+	unknown           []string                                 // say something, and the type has no field for them
+	unnamed           int                                      // unknown keys beyond maxNamed
 }
 
-func (u *unknownKeys) add(path string) {
-	if len(u.named) == maxNamed {
-		u.more++
-		return
+// readBodyKeys reads the keys of a body that encoding/json has decoded into v.
+func readBodyKeys(b []byte, v any) (*bodyKeys, error) {
+	k := &bodyKeys{dec: json.NewDecoder(bytes.NewReader(b)), fields: map[reflect.Type]map[string]reflect.Type{}}
+	if err := k.readValue(reflect.TypeOf(v), ""); err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
 	}
-	if len(path) > maxNamedAt {
-		path = strings.ToValidUTF8(path[:maxNamedAt], "") + "…"
-	}
-	u.named = append(u.named, path)
+	return k, nil
 }
 
-// value reads the next value, which encoding/json has decoded into t. A key that is there twice
-// is looked at twice: encoding/json decodes both, one over the other.
-func (u *unknownKeys) value(t reflect.Type, path string) error {
+// readValue reads the next value, which encoding/json has decoded into t. It reads a key that is
+// there twice twice: encoding/json decodes both, one over the other.
+func (k *bodyKeys) readValue(t reflect.Type, path string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -80,50 +79,66 @@ func (u *unknownKeys) value(t reflect.Type, path string) error {
 	readsItself := reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 	if readsItself || !isObject && !isList {
 		var skipped json.RawMessage
-		return u.dec.Decode(&skipped)
+		return k.dec.Decode(&skipped)
 	}
-	if opening, err := u.dec.Token(); err != nil || opening != json.Delim('{') && opening != json.Delim('[') {
+	if opening, err := k.dec.Token(); err != nil || opening != json.Delim('{') && opening != json.Delim('[') {
 		return err // null, or bytes, which are text
 	}
-	for u.dec.More() {
+	for k.dec.More() {
 		var err error
 		if isList {
-			err = u.value(t.Elem(), path)
+			err = k.readValue(t.Elem(), path)
 		} else {
-			err = u.member(t, path)
+			err = k.readMember(t, path)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	_, err := u.dec.Token()
+	_, err := k.dec.Token()
 	return err
 }
 
-// member reads the next key of an object and its value.
-func (u *unknownKeys) member(t reflect.Type, path string) error {
-	token, err := u.dec.Token()
+// readMember reads the next key of an object and its value.
+func (k *bodyKeys) readMember(t reflect.Type, path string) error {
+	token, err := k.dec.Token()
 	if err != nil {
 		return err
 	}
 	key, _ := token.(string)
 	if t.Kind() == reflect.Map {
-		return u.value(t.Elem(), path+key+".")
+		return k.readValue(t.Elem(), path+key+".")
 	}
-	if u.fields[t] == nil {
-		u.fields[t] = jsonFields(t)
+	if k.fields[t] == nil {
+		k.fields[t] = jsonFields(t)
 	}
-	if of, known := u.fields[t][foldedKey(key)]; known {
-		return u.value(of, path+key+".")
+	if of, known := k.fields[t][foldedKey(key)]; known {
+		return k.readValue(of, path+key+".")
 	}
-	var said json.RawMessage
-	if err := u.dec.Decode(&said); err != nil {
+	var value json.RawMessage
+	if err := k.dec.Decode(&value); err != nil {
 		return err
 	}
-	if !isIgnored(key) && saysSomething(said) {
-		u.add(path + key)
+	switch {
+	case path == "" && strings.EqualFold(key, "Namespace"):
+		_ = json.Unmarshal(value, &k.namespace) // one that is no text names none
+	case path == "" && strings.EqualFold(key, "Region"):
+		_ = json.Unmarshal(value, &k.region)
+	case !isIgnored(key) && saysSomething(value):
+		k.addUnknown(path + key)
 	}
 	return nil
+}
+
+func (k *bodyKeys) addUnknown(path string) {
+	if len(k.unknown) == maxNamed {
+		k.unnamed++
+		return
+	}
+	if len(path) > maxNamedAt {
+		path = strings.ToValidUTF8(path[:maxNamedAt], "") + "…"
+	}
+	k.unknown = append(k.unknown, path)
 }
 
 // jsonFields are the types of a struct's fields by their keys, folded. A field of its own goes
@@ -177,32 +192,27 @@ func isIgnored(key string) bool {
 	return false
 }
 
-// saysSomething reports whether a valid JSON value is more than null, false, 0, "", [] or {}.
-func saysSomething(raw json.RawMessage) bool {
-	raw = bytes.TrimSpace(raw)
-	switch s := string(raw[:min(len(raw), 6)]); {
-	case s == "null", s == "false", s == `""`:
+// saysSomething reports whether a valid JSON value, without space around it, is more than null,
+// false, 0, "", [] or {}.
+func saysSomething(value json.RawMessage) bool {
+	switch text := string(value); {
+	case text == "null", text == "false", text == `""`:
 		return false
-	case raw[0] == '[', raw[0] == '{':
-		return len(bytes.TrimSpace(raw[1:len(raw)-1])) > 0
+	case value[0] == '[', value[0] == '{':
+		return len(bytes.TrimSpace(value[1:len(value)-1])) > 0
 	}
-	n, err := strconv.ParseFloat(string(raw), 64)
+	n, err := strconv.ParseFloat(string(value), 64)
 	return err != nil || n != 0
 }
 
-// refuseUnknownKeys refuses a body that asks for something that no endpoint acts on. The body
-// has been decoded into v.
-func refuseUnknownKeys(b []byte, v any) error {
-	u := unknownKeys{dec: json.NewDecoder(bytes.NewReader(b)), fields: map[reflect.Type]map[string]reflect.Type{}}
-	if err := u.value(reflect.TypeOf(v), ""); err != nil {
-		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
-	}
-	if len(u.named) == 0 {
+// refuseUnknown refuses a body that asks for something that no endpoint acts on.
+func (k *bodyKeys) refuseUnknown() error {
+	if len(k.unknown) == 0 {
 		return nil
 	}
-	list := strings.Join(u.named, ", ")
-	if u.more > 0 {
-		list += fmt.Sprintf(" and %d other keys", u.more)
+	list := strings.Join(k.unknown, ", ")
+	if k.unnamed > 0 {
+		list += fmt.Sprintf(" and %d other keys", k.unnamed)
 	}
 	return fleet.Errorf(fleet.CodeUnsupported, "read the request's body: nothing acts on %s", list).
 		WithHint("leave it out, or mend its spelling: no key is passed over in silence")
@@ -210,21 +220,15 @@ func refuseUnknownKeys(b []byte, v any) error {
 
 // checkScope refuses a body that is for another region or namespace than the request's
 // parameters, where the endpoint itself reads neither from it.
-func (a *API) checkScope(r *http.Request, b []byte, v any) error {
-	t := reflect.TypeOf(v).Elem()
-	var said struct{ Region, Namespace string }
-	if t.Kind() != reflect.Struct || json.Unmarshal(b, &said) != nil {
-		return nil
-	}
-	fields := jsonFields(t)
+func (a *API) checkScope(r *http.Request, k *bodyKeys) error {
 	namespace := cmp.Or(r.URL.Query().Get("namespace"), fleet.DefaultNamespace)
-	if _, reads := fields[foldedKey("Namespace")]; !reads && said.Namespace != "" && said.Namespace != namespace {
-		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is for namespace %q, and the request for %q", said.Namespace, namespace).
+	if k.namespace != "" && k.namespace != namespace {
+		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is for namespace %q, and the request for %q", k.namespace, namespace).
 			WithHint("give the namespace as the parameter namespace")
 	}
 	own := a.cfg.Cluster.Self().Region
-	if _, reads := fields[foldedKey("Region")]; !reads && said.Region != "" && said.Region != own && said.Region != fleet.DefaultRegion {
-		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: no path to region %q: this cluster's is %q", said.Region, own).WithHint(oneRegion)
+	if k.region != "" && k.region != own && k.region != fleet.DefaultRegion {
+		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: no path to region %q: this cluster's is %q", k.region, own).WithHint(oneRegion)
 	}
 	return nil
 }

@@ -179,10 +179,14 @@ func (a *API) readBody(r *http.Request, v any) (empty bool, err error) {
 		}
 		return false, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %s", notJSON(err))
 	}
-	if err := a.checkScope(r, b, v); err != nil {
+	keys, err := readBodyKeys(b, v)
+	if err != nil {
 		return false, err
 	}
-	return false, refuseUnknownKeys(b, v)
+	if err := a.checkScope(r, keys); err != nil {
+		return false, err
+	}
+	return false, keys.refuseUnknown()
 }
 
 // notJSON says what is wrong with a body, in JSON's words and not in those of Go.
