@@ -41,8 +41,13 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 		pieces := req
 		pieces.Kind = syncproto.RequestLogPieces
 		out, err := a.cfg.Edges.Logs(r.Context(), node, pieces)
-		if fleet.CodeOf(err) != fleet.CodeUnsupported { // else its release is older
-			a.logPieces(w, pieces, out, err)
+		if err == nil {
+			defer out.Close()
+			a.noteLogEnd(req, sendLogPieces(w, pieces, out))
+			return
+		}
+		if fleet.CodeOf(err) != fleet.CodeUnsupported { // else the edge is of an older release
+			a.fail(w, err)
 			return
 		}
 	}
@@ -62,37 +67,39 @@ func (a *API) logs(w http.ResponseWriter, r *http.Request) {
 			return frames.Encode(StreamFrame{Offset: at, Data: b, File: file})
 		}
 	}
-	if err := pump(out, http.NewResponseController(w), emit); err != nil {
+	a.noteLogEnd(req, pump(out, http.NewResponseController(w), emit))
+}
+
+func (a *API) noteLogEnd(req syncproto.Request, err error) {
+	if err != nil {
 		a.cfg.Log.Debug("log stream ended", "alloc", req.Alloc, "task", req.Task, "error", err)
 	}
 }
 
-// logPieces answers with the frames of a task's output, as the edge says in which file each lies.
-func (a *API) logPieces(w http.ResponseWriter, req syncproto.Request, out io.ReadCloser, err error) {
-	if err != nil {
-		a.fail(w, err)
-		return
-	}
-	defer out.Close()
+// sendLogPieces answers with the frames of a task's output, each with the file that the edge
+// read it from.
+func sendLogPieces(w http.ResponseWriter, req syncproto.Request, from io.Reader) error {
 	w.Header().Set("Content-Type", "application/json")
-	pieces, frames, rc := syncproto.NewReader(out), json.NewEncoder(w), http.NewResponseController(w)
-	for err = rc.Flush(); err == nil; err = rc.Flush() {
-		var m syncproto.Message
-		if m, err = pieces.Read(); err != nil {
-			break
+	pieces, frames, rc := syncproto.NewReader(from), json.NewEncoder(w), http.NewResponseController(w)
+	for {
+		if err := rc.Flush(); err != nil {
+			return err
+		}
+		m, err := pieces.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 		piece, ok := m.(syncproto.LogPiece)
 		if !ok {
-			err = fleet.Errorf(fleet.CodeFrameBad, "read logs: the node sent %s", m.FrameType())
-			break
+			return fleet.Errorf(fleet.CodeFrameBad, "read logs: the node sent %s", m.FrameType())
 		}
 		file := path.Join(logsFolder, fmt.Sprintf("%s.%s.%d", req.Task, req.Stream, piece.File))
-		if err = frames.Encode(StreamFrame{Offset: piece.Offset, Data: piece.Data, File: file}); err != nil {
-			break
+		if err := frames.Encode(StreamFrame{Offset: piece.Offset, Data: piece.Data, File: file}); err != nil {
+			return err
 		}
-	}
-	if !errors.Is(err, io.EOF) {
-		a.cfg.Log.Debug("log stream ended", "alloc", req.Alloc, "task", req.Task, "error", err)
 	}
 }
 
