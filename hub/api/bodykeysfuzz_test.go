@@ -29,7 +29,7 @@ var _ = body{}.hidden // encoding/json does not know it
 
 type body2 struct {
 	Name  struct{ Hidden int } // that of body goes before it
-	Other [2]struct{ Last bool }
+	Other []struct{ Last bool }
 }
 
 // unknownTo asks encoding/json for the first key of a body that a type has no field for.
