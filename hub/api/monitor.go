@@ -76,10 +76,7 @@ func (a *API) elsewhere(id fleet.HubID) error {
 }
 
 func (a *API) listenTo(r *http.Request, id fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
-	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-		return nil, err
-	}
-	if err := nodeReachable(a.cfg.State.View(), id, "monitor"); err != nil {
+	if _, err := a.freshReachableNode(r, id, "monitor"); err != nil {
 		return nil, err
 	}
 	return a.cfg.Edges.Logs(r.Context(), id, req)

@@ -65,11 +65,16 @@ func (a *API) order(r *http.Request, verb string, req syncproto.Request) (any, f
 		return nil, v.Index(), err
 	}
 	req.Alloc = al.ID
-	out, err := a.cfg.Edges.Logs(r.Context(), al.NodeID, req)
+	return struct{}{}, v.Index(), a.tellEdge(r, al.NodeID, req)
+}
+
+// tellEdge has an edge do something, and waits until it has.
+func (a *API) tellEdge(r *http.Request, node fleet.NodeID, req syncproto.Request) error {
+	out, err := a.cfg.Edges.Logs(r.Context(), node, req)
 	if err != nil {
-		return nil, v.Index(), err
+		return err
 	}
-	return struct{}{}, v.Index(), out.Close()
+	return out.Close()
 }
 
 // allocChecks asks an edge how the checks of an allocation went.
@@ -96,9 +101,12 @@ func (a *API) collectAlloc(r *http.Request) (any, fleet.Index, error) {
 	}
 	if !al.ClientTerminal() {
 		return nil, v.Index(), fleet.Errorf(fleet.CodeConflict, "collect allocation %s: it has not ended, it is %s", fleet.Short(al.ID), al.ClientStatus).
-			WithHint("stop it first")
+			WithHint("stop it first: skerry alloc stop %s", fleet.Short(al.ID))
 	}
-	return a.collect(r, v, al.NodeID, al.ID)
+	if err := nodeReachable(v, al.NodeID, "collect allocations of"); err != nil {
+		return nil, v.Index(), err
+	}
+	return noAnswer{}, v.Index(), a.tellEdge(r, al.NodeID, syncproto.Request{Kind: syncproto.RequestCollect, Alloc: al.ID})
 }
 
 // collectNode has an edge remove the folders of all allocations that have ended.
@@ -108,21 +116,11 @@ func (a *API) collectNode(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "collect allocations of a node: the parameter node_id is missing").
 			WithHint("a hub runs nothing itself; what hubs know of what is over is collected by /v1/system/gc")
 	}
-	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-		return nil, 0, err
-	}
-	return a.collect(r, a.cfg.State.View(), id, "")
-}
-
-func (a *API) collect(r *http.Request, v *state.View, node fleet.NodeID, alloc fleet.AllocID) (any, fleet.Index, error) {
-	if err := nodeReachable(v, node, "collect allocations of"); err != nil {
-		return nil, v.Index(), err
-	}
-	out, err := a.cfg.Edges.Logs(r.Context(), node, syncproto.Request{Kind: syncproto.RequestCollect, Alloc: alloc})
+	v, err := a.freshReachableNode(r, id, "collect allocations of")
 	if err != nil {
 		return nil, v.Index(), err
 	}
-	return noAnswer{}, v.Index(), out.Close()
+	return noAnswer{}, v.Index(), a.tellEdge(r, id, syncproto.Request{Kind: syncproto.RequestCollect})
 }
 
 // orderable says why an allocation's tasks cannot be told anything.

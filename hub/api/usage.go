@@ -52,15 +52,23 @@ func (a *API) nodeUsage(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "measure a node: the parameter node_id is missing").
 			WithHint("a hub runs nothing itself; its own figures are at /v1/metrics")
 	}
-	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
-		return nil, 0, err
-	}
-	v := a.cfg.State.View()
-	if err := nodeReachable(v, id, "measure"); err != nil {
+	v, err := a.freshReachableNode(r, id, "measure")
+	if err != nil {
 		return nil, v.Index(), err
 	}
 	answer, err := a.ask(r, id, syncproto.Request{Kind: syncproto.RequestUsage})
 	return answer, v.Index(), err
+}
+
+// freshReachableNode returns a view that is as new as the request, or why the node cannot be
+// asked anything.
+func (a *API) freshReachableNode(r *http.Request, id fleet.NodeID, verb string) (*state.View, error) {
+	err := a.cfg.Cluster.CatchUp(r.Context())
+	v := a.cfg.State.View()
+	if err != nil {
+		return v, err
+	}
+	return v, nodeReachable(v, id, verb)
 }
 
 // nodeReachable says why a node cannot be asked anything.
@@ -68,7 +76,8 @@ func nodeReachable(v *state.View, id fleet.NodeID, verb string) error {
 	n, ok := v.Node(id)
 	switch {
 	case !ok:
-		return fleet.Errorf(fleet.CodeNotFound, "node %q not found", id)
+		return fleet.Errorf(fleet.CodeNotFound, "%s node %q: it is not found", verb, id).
+			WithHint("skerry node status --verbose lists the nodes with their whole ids")
 	case n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown:
 		return fleet.Errorf(fleet.CodeUnavailable, "%s node %s: it is %s", verb, n.Name, n.Status).
 			WithHint("ask again when it is back")
