@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"time"
 
 	"skerry/fleet"
 	"skerry/hub/rollout"
@@ -95,19 +94,12 @@ type Progress struct {
 	Windows map[string]WindowProgress `json:",omitempty"`
 	// Outlook is what becomes of it if nothing more becomes healthy; nil: it is over, or paused.
 	Outlook *Outlook `json:",omitempty"`
-	// Failed are its allocations that failed or are unhealthy, the newest first, some at most.
+	// Failed are its allocations that failed or are unhealthy, the newest first, failedShown at most.
 	Failed []AllocStub `json:",omitempty"`
 }
 
 // Outlook is what becomes of a deployment of which nothing more becomes healthy.
-type Outlook struct {
-	Deadline    *time.Time `json:",omitempty"` // when it fails; nil: no deadline runs
-	Description string     // its status description when it has failed
-	RevertsTo   *uint64    `json:",omitempty"` // the version that its job goes back to then; nil: it stays as it is
-	// Deferred: the deadline is over and does not run, since all that is left to do is on nodes
-	// that are away, or waits for a window of updates.
-	Deferred bool `json:",omitempty"`
-}
+type Outlook = rollout.Outlook
 
 // failedShown is how many failed allocations a deployment's progress has at most.
 const failedShown = 5
@@ -147,7 +139,7 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 	shut := a.shutters(v, d)
 	p := Progress{
 		Deployment: d, Groups: map[string]map[string]SiteProgress{}, Windows: shut.windows(d),
-		Outlook: outlook(v, d, a.cfg.Now()), Failed: failedOf(v, d),
+		Outlook: rollout.OutlookOf(v, d, a.cfg.Now()), Failed: failedAllocs(v, d),
 	}
 	for al := range v.AllocsByJob(d.Namespace, d.JobID) {
 		if _, ok := d.TaskGroups[al.TaskGroup]; !ok || al.NoLongerWanted() {
@@ -172,27 +164,15 @@ func (a *API) deploymentProgress(v *state.View, r *http.Request, _ query) (any, 
 	return p, max(v.TableIndex("allocs"), v.TableIndex("deployments")), nil
 }
 
-func outlook(v *state.View, d *fleet.Deployment, now time.Time) *Outlook {
-	o, ok := rollout.OutlookOf(v, d, now)
-	if !ok {
+// failedAllocs lists the allocations of a deployment that failed or are unhealthy, also those
+// that were replaced, as Progress shows them; none of a deployment that is over.
+func failedAllocs(v *state.View, d *fleet.Deployment) []AllocStub {
+	if !d.Active() {
 		return nil
 	}
-	out := &Outlook{Description: o.Fails.StatusDescription, Deferred: o.Deferred}
-	if !o.Deadline.IsZero() {
-		out.Deadline = &o.Deadline
-	}
-	if o.Reverts != nil {
-		out.RevertsTo = &o.Reverts.Version
-	}
-	return out
-}
-
-// failedOf lists what failed of a deployment that is not over, also where another attempt has
-// taken its place.
-func failedOf(v *state.View, d *fleet.Deployment) []AllocStub {
 	var failed []*fleet.Alloc
 	for al := range v.AllocsByDeployment(d.ID) {
-		if d.Active() && (al.DeploymentStatus.IsUnhealthy() || al.ClientStatus == fleet.ClientFailed) {
+		if al.DeploymentStatus.IsUnhealthy() || al.ClientStatus == fleet.ClientFailed {
 			failed = append(failed, al)
 		}
 	}

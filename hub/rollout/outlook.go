@@ -10,29 +10,35 @@ import (
 
 // Outlook is what becomes of a deployment of which nothing more becomes healthy.
 type Outlook struct {
-	Deadline time.Time              // when it fails; zero: no deadline runs
-	Fails    fleet.DeploymentUpdate // what it is then
-	Reverts  *fleet.Job             // the version that its job goes back to then; nil: it stays as it is
-	// Deferred: the deadline is over and does not run, since all that is left to do is away,
-	// or waits for a window of updates.
-	Deferred bool
+	Deadline    *time.Time `json:",omitempty"` // when it fails; nil: no deadline runs
+	Description string     // its status description when it has failed
+	RevertsTo   *uint64    `json:",omitempty"` // the version that its job goes back to then; nil: it stays as it is
+	// Deferred: the deadline is over and does not run, since all that is left to do is on nodes
+	// that are away, or waits for a window of updates.
+	Deferred bool `json:",omitempty"`
 }
 
-// OutlookOf says what becomes of a deployment; false of one that is over, that is paused, or
-// that is not of the job's newest version.
-func OutlookOf(view *state.View, d *fleet.Deployment, now time.Time) (Outlook, bool) {
+// OutlookOf says what becomes of a deployment; nil where it is over or paused, or is not of the
+// job's newest version.
+func OutlookOf(view *state.View, d *fleet.Deployment, now time.Time) *Outlook {
 	p := pictureOf(view, d, now)
 	if !p.goesOn() {
-		return Outlook{}, false
+		return nil
 	}
 	p.Progress = NewProgress(slices.Collect(view.AllocsByDeployment(d.ID))...)
-	why := fleet.DescProgressDeadline
-	o := Outlook{Deadline: p.cutoff()}
-	if o.Deadline.IsZero() {
+	o, why := &Outlook{}, fleet.DescProgressDeadline
+	switch deadline := p.cutoff(); {
+	case deadline.IsZero():
 		why = fleet.DescFailedAllocations
-	} else if !now.Before(o.Deadline) && !p.stuck() {
-		o.Deadline, o.Deferred = time.Time{}, true
+	case now.Before(deadline) || p.stuck():
+		o.Deadline = &deadline
+	default:
+		o.Deferred = true
 	}
-	o.Fails, o.Reverts = d.Fail(p.Versions(), why)
-	return o, true
+	fails, stable := d.Fail(p.Versions(), why)
+	o.Description = fails.StatusDescription
+	if stable != nil {
+		o.RevertsTo = &stable.Version
+	}
+	return o
 }

@@ -301,7 +301,7 @@ func TestWatcher(t *testing.T) {
 			synctest.Wait()
 			c.status(d, fleet.DeploymentRunning, "")
 			running, _ := c.store.View().Deployment(d)
-			if o, ok := rollout.OutlookOf(c.store.View(), running, time.Now()); !ok || !o.Deadline.IsZero() || !o.Deferred {
+			if o := rollout.OutlookOf(c.store.View(), running, time.Now()); o == nil || o.Deadline != nil || !o.Deferred {
 				c.Errorf("its outlook is %+v", o)
 			}
 			c.must(state.SessionOpen{NodeID: node, Session: 2, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.now()})
