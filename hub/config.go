@@ -61,9 +61,9 @@ type Config struct {
 	// HTTPHosts are names and addresses that HTTP requests may be for, beside loopback
 	// and the hub's own addresses: those of a proxy, or of this machine in the DNS.
 	HTTPHosts []string
-	// Client says what is wrong with an edge that runs in the same process, for /v1/agent/health;
-	// nil: there is none.
-	Client func() error
+	// EdgeHealth says what is wrong with the edge that runs in the same process, for
+	// /v1/agent/health; nil: there is none.
+	EdgeHealth func() error
 	// Debug serves /debug/pprof with the API, to clients on this machine alone.
 	Debug bool
 

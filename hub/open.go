@@ -385,7 +385,7 @@ func (h *Hub) openAPI() error {
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: edges{h}, Jobs: jobs{h}, Garbage: h.collector,
 		Hosts:   append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...),
-		Metrics: h.metrics(), Drivers: drivers, Configs: configs, Debug: h.cfg.Debug, Logs: h.tap, Client: h.cfg.Client, Log: h.log.With("component", "api"),
+		Metrics: h.metrics(), Drivers: drivers, Configs: configs, Debug: h.cfg.Debug, Logs: h.tap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})
 	return err
 }

@@ -61,8 +61,8 @@ func dev(ctx context.Context, cfg hub.Config, flags edged.Flags, log *slog.Logge
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	var client devClient
-	cfg.DataDir, cfg.Log, cfg.Version, cfg.Client = filepath.Join(dir, "hub"), log, version, client.health
+	var started startedEdge
+	cfg.DataDir, cfg.Log, cfg.Version, cfg.EdgeHealth = filepath.Join(dir, "hub"), log, version, started.checkHealth
 	h, err := hub.Open(ctx, cfg)
 	if err != nil {
 		return err
@@ -91,17 +91,17 @@ func dev(ctx context.Context, cfg hub.Config, flags edged.Flags, log *slog.Logge
 		if err != nil {
 			return err
 		}
-		client.edge.Store(e)
+		started.edge.Store(e)
 		return runDevEdge(ctx, e, devEnd{hubEnded: hubEnded, stopTasks: !keep}, h.HTTPAddr(), out)
 	})
 	return errors.Join(group.Wait(), h.Close())
 }
 
-// devClient is the edge of skerry dev, as /v1/agent/health of its hub shows it.
-type devClient struct{ edge atomic.Pointer[edge.Edge] }
+// startedEdge is the edge of skerry dev, for /v1/agent/health of the hub, which starts before it.
+type startedEdge struct{ edge atomic.Pointer[edge.Edge] }
 
-func (c *devClient) health() error {
-	e := c.edge.Load()
+func (s *startedEdge) checkHealth() error {
+	e := s.edge.Load()
 	if e == nil {
 		return errors.New("the edge has not started yet")
 	}

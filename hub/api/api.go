@@ -137,9 +137,9 @@ type Config struct {
 	Now     func() time.Time
 	NewID   func() string
 	Logs    *logtap.Tap // what this hub logs goes through it; nil: nothing is heard
-	// Client says what is wrong with the edge in this process; nil where there is none.
-	Client func() error
-	Debug  bool // serve /debug/pprof, to clients on this machine alone
+	// EdgeHealth says what is wrong with the edge in this process; nil where there is none.
+	EdgeHealth func() error
+	Debug      bool // serve /debug/pprof, to clients on this machine alone
 	// Hosts are names and addresses (a port is not looked at) that requests may be for,
 	// beside loopback and the address that a connection came in on.
 	Hosts []string

@@ -119,29 +119,29 @@ func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var answer struct {
-		Client *agentHealth `json:"client,omitempty"`
-		Server *agentHealth `json:"server,omitempty"`
+		Client *partHealth `json:"client,omitempty"`
+		Server *partHealth `json:"server,omitempty"`
 	}
 	status := http.StatusOK
-	part := func(err error) *agentHealth {
+	healthOf := func(err error) *partHealth {
 		if err != nil {
 			status = http.StatusInternalServerError
-			return &agentHealth{Message: err.Error()}
+			return &partHealth{Message: err.Error()}
 		}
-		return &agentHealth{Ok: true, Message: "ok"}
+		return &partHealth{Ok: true, Message: "ok"}
 	}
 	if len(kinds) == 0 || slices.Contains(kinds, "server") {
 		var err error
 		if _, ok := a.cfg.Cluster.Leader(); !ok {
 			err = errors.New(noLeader().Message)
 		}
-		answer.Server = part(err)
+		answer.Server = healthOf(err)
 	}
 	switch {
-	case a.cfg.Client != nil && (len(kinds) == 0 || slices.Contains(kinds, "client")):
-		answer.Client = part(a.cfg.Client())
+	case a.cfg.EdgeHealth != nil && (len(kinds) == 0 || slices.Contains(kinds, "client")):
+		answer.Client = healthOf(a.cfg.EdgeHealth())
 	case slices.Contains(kinds, "client"):
-		answer.Client = part(errors.New("client not enabled"))
+		answer.Client = healthOf(errors.New("client not enabled"))
 	}
 	a.header(w, a.cfg.State.View().Index())
 	w.Header().Set("Content-Type", "application/json")
@@ -149,8 +149,8 @@ func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 	a.send(w, r, answer)
 }
 
-// agentHealth is how one part of an agent is.
-type agentHealth struct {
+// partHealth is how the hub or the edge of a process is.
+type partHealth struct {
 	Ok      bool   `json:"ok"`
 	Message string `json:"message"`
 }
