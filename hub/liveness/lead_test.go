@@ -1,0 +1,92 @@
+package liveness_test
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/liveness"
+	"skerry/hub/state"
+)
+
+func TestElectionGivesTimeForTheLongestTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.mustApply(state.Pool{Pool: fleet.Pool{Name: "ships", HeartbeatTTL: 15 * time.Minute}})
+		c.mustConnect("shop", "")
+		c.mustConnect("zhip", "ships")
+		l := newLiveness(c, nil)
+		time.Sleep(time.Hour) // whatever was before the election
+		defer background(t, l.Lead)()
+		time.Sleep(15*time.Minute + 4*time.Second)
+		c.expect("shop=ready zhip=ready")
+		time.Sleep(2 * time.Second)
+		c.expect("shop=down zhip=down")
+	})
+}
+
+// A leader that was asleep has the beats of that time yet to read: it judges nobody
+// by them.
+func TestLeaderThatWasAsleepMissesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		epoch := c.mustConnect("beats", "")
+		c.mustConnect("silent", "")
+		drowsy := &sleeper{cluster: c}
+		l := liveness.New(liveness.Config{Policy: policy, State: drowsy, Apply: c, Hubs: func() int { return 1 }})
+		defer background(t, l.Lead)()
+		synctest.Wait()
+		drowsy.doze(time.Minute)
+		time.Sleep(time.Minute + 6*time.Second) // it fell asleep in a sweep within 5 s
+		c.expect("beats=ready silent=ready")
+		l.Beat(liveness.Beat{Node: "beats", Epoch: epoch, TTL: 10 * time.Second})
+		time.Sleep(14*time.Second + 900*time.Millisecond) // awake since 1 m 5 s
+		c.expect("beats=ready silent=down")
+	})
+}
+
+// sleeper is a state that is not to be had for a while, once.
+type sleeper struct {
+	*cluster
+	mu sync.Mutex
+	d  time.Duration
+}
+
+func (s *sleeper) doze(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.d = d
+}
+
+func (s *sleeper) View() *state.View {
+	s.mu.Lock()
+	d := s.d
+	s.d = 0
+	s.mu.Unlock()
+	time.Sleep(d)
+	return s.cluster.View()
+}
+
+// TestSessionOverWhereItsHubLeads has a node miss its deadline: only a session that the leader
+// had itself is surely over.
+func TestSessionOverWhereItsHubLeads(t *testing.T) {
+	for _, leads := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t)
+			c.mustConnect("n", "")
+			before, _ := c.View().Node("n")
+			leader := before.Hub
+			if !leads {
+				leader = "another"
+			}
+			l := liveness.New(liveness.Config{Hub: leader, Policy: policy, State: c, Apply: c, Hubs: func() int { return 1 }})
+			defer background(t, l.Lead)()
+			time.Sleep(time.Minute)
+			if n, _ := c.View().Node("n"); n.Status == fleet.NodeReady || n.SessionOver != leads {
+				t.Errorf("its hub leads %t: the node is %s, its session over %t", leads, n.Status, n.SessionOver)
+			}
+		})
+	}
+}
