@@ -12,6 +12,7 @@ import (
 	"skerry/fleet"
 	"skerry/hub/gateway"
 	"skerry/hub/state"
+	"skerry/syncproto"
 )
 
 // log is a replicated log at its worst: entries take any time, overtake each
@@ -165,4 +166,32 @@ func TestFolderDropsWhatNobodyWaitsFor(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What many edges say within 50 ms is few entries.
+// E8: what many edges say at once is few entries, and each hears of its own.
+func TestUpdatesAreFolded(t *testing.T) {
+	t.Parallel()
+	const edges = 40
+	h := newHub(t, options{})
+	var wires []*wire
+	for i := range edges {
+		w := h.mustDial(t, fleet.NodeID(fmt.Sprintf("33333333-0000-4000-8000-%012d", i)))
+		w.open(1, "agent-1")
+		wires = append(wires, w)
+	}
+	for _, w := range wires {
+		w.send(syncproto.StreamUpdates, w.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}))
+		w.send(syncproto.StreamUpdates, w.updates(2, fleet.Transition{Kind: fleet.TransitionOperator, Message: "m"}))
+	}
+	for _, w := range wires {
+		for _, want := range []fleet.Seq{1, 2} {
+			if a := expect[syncproto.Applied](w, syncproto.StreamUpdates); a.Last != want {
+				t.Errorf("node %s: applied %d, want %d", w.node, a.Last, want)
+			}
+		}
+	}
+	if n := h.count(state.KindAllocUpdates); n > edges/2 {
+		t.Errorf("%d entries for %d batches", n, 2*edges)
+	}
 }
