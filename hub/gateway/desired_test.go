@@ -38,7 +38,8 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 	}
 }
 
-// What the edge is told again in a new session.
+// A new session tells the edge again of all allocations that have not ended, without the jobs
+// that the edge has.
 func TestFullDesiredOfALaterSession(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
@@ -105,7 +106,7 @@ func TestHoldings(t *testing.T) {
 	})
 }
 
-// What could not be committed while nobody led is noted later in the same session.
+// Orphans that could not be committed while nobody led are committed later in the same session.
 func TestOrphansAreNotedLater(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})

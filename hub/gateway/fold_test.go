@@ -168,8 +168,7 @@ func TestFolderDropsWhatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// What many edges say within 50 ms is few entries.
-// E8: what many edges say at once is few entries, and each hears of its own.
+// E8: the batches of many edges become few entries, and each edge hears of its own.
 func TestUpdatesAreFolded(t *testing.T) {
 	t.Parallel()
 	const edges = 40

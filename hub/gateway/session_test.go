@@ -69,7 +69,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// A hub that has just started may apply for a while what the cluster did long ago.
+// A hub that has just started may be behind the log for a while: it opens no session before it
+// has applied the session's own entry.
 func TestAHubThatLagsOpensNoSession(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{lags: true})
