@@ -102,6 +102,35 @@ func (o *operator) showNode(cmd *cobra.Command, ref string, show nodeFlags) erro
 
 func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) error {
 	t := console.Table{}
+	addNodeSummary(&t, n, allocs)
+	addNodeDescription(&t, n, verbose)
+	addNodeTroubles(&t, n)
+	if err := t.Write(w); err != nil {
+		return err
+	}
+	if len(n.Events) > 0 {
+		fmt.Fprintln(w)
+		events := console.Table{Heads: []string{"TIME", "SUBSYSTEM", "EVENT"}}
+		for _, e := range slices.Backward(n.Events) {
+			events.Add(console.LocalTime(e.Timestamp), e.Subsystem, e.Message)
+		}
+		if err := events.Write(w); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(w)
+	if err := writeNodeAllocs(w, allocs); err != nil {
+		return err
+	}
+	if len(n.Orphans) > 0 && n.Revoked == nil {
+		fmt.Fprintln(w)
+		console.Hint(w, orphansHint)
+	}
+	return nil
+}
+
+// addNodeSummary adds how a node is, and what its allocations take of it.
+func addNodeSummary(t *console.Table, n fleet.Node, allocs []fleet.Alloc) {
 	t.Add("Node", n.ID)
 	t.Add("Name", n.Name)
 	t.Add("Site", fmt.Sprintf("%s, datacenter %s, pool %s, class %q", n.AtSite(), n.Datacenter, n.NodePool, n.NodeClass))
@@ -120,6 +149,10 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 	t.Add("Session", fmt.Sprintf("epoch %d with hub %s, from %s", n.Epoch, n.Hub, n.Address))
 	t.Add("Journal", fmt.Sprintf("row %d of %d is in", n.Applied, max(n.JournalHead, n.Applied)))
 	t.Add("Resources", used(n, allocs))
+}
+
+// addNodeDescription adds what a node says of its machine.
+func addNodeDescription(t *console.Table, n fleet.Node, verbose bool) {
 	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
 		t.Add("Driver "+name, driverLine(n.Drivers[name]))
 	}
@@ -134,6 +167,11 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 			t.Add("Attribute "+k, n.Attributes[k])
 		}
 	}
+}
+
+// addNodeTroubles adds why a node or a copy of it is kept out, and what it runs that the
+// cluster does not know.
+func addNodeTroubles(t *console.Table, n fleet.Node) {
 	if n.Newcomer != nil {
 		t.Add("Newcomer", newcomerLine(*n.Newcomer, n.Hub))
 	}
@@ -152,20 +190,10 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 	case len(n.Orphans) > 0:
 		t.Add("Unknown", orphansLine(n.Orphans))
 	}
-	if err := t.Write(w); err != nil {
-		return err
-	}
-	if len(n.Events) > 0 {
-		fmt.Fprintln(w)
-		events := console.Table{Heads: []string{"TIME", "SUBSYSTEM", "EVENT"}}
-		for _, e := range slices.Backward(n.Events) {
-			events.Add(console.LocalTime(e.Timestamp), e.Subsystem, e.Message)
-		}
-		if err := events.Write(w); err != nil {
-			return err
-		}
-	}
-	fmt.Fprintln(w)
+}
+
+// writeNodeAllocs lists the allocations of a node that have not ended, the newest first.
+func writeNodeAllocs(w io.Writer, allocs []fleet.Alloc) error {
 	newestFirst(allocs, func(a fleet.Alloc) fleet.Index { return a.CreateIndex })
 	list := console.Table{Heads: []string{"ID", "ALLOCATION", "VERSION", "WANTED", "STATUS", "CHANGED"}}
 	for _, a := range allocs {
@@ -174,14 +202,7 @@ func writeNode(w io.Writer, n fleet.Node, allocs []fleet.Alloc, verbose bool) er
 		}
 		list.Add(shown(a.ID), a.Name, a.JobVersion, a.DesiredStatus, a.ClientStatus, console.Ago(time.Now(), console.Nano(a.ModifyTime)))
 	}
-	if err := list.Write(w); err != nil {
-		return err
-	}
-	if len(n.Orphans) > 0 && n.Revoked == nil {
-		fmt.Fprintln(w)
-		console.Hint(w, orphansHint)
-	}
-	return nil
+	return list.Write(w)
 }
 
 func statusLine(n fleet.Node) string {
