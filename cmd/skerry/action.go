@@ -65,10 +65,10 @@ func (f *actionFlags) where(cmd *cobra.Command, o *operator) (*client.Client, fl
 			WithHint("name a job with --job, or an allocation of it with --alloc")
 	}
 	if f.alloc == "" {
-		hub, job, err := o.job(cmd.Context(), f.job)
+		hub, job, err := o.findJob(cmd.Context(), f.job)
 		return hub, job.ID, err
 	}
-	hub, stub, err := o.alloc(cmd.Context(), f.alloc)
+	hub, stub, err := o.findAlloc(cmd.Context(), f.alloc)
 	if err != nil {
 		return nil, "", err
 	}

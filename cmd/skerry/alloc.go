@@ -27,7 +27,7 @@ func allocStatus(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "status ID", Short: "Show an allocation", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			hub, stub, err := o.findAlloc(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -119,7 +119,7 @@ func allocStop(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop an allocation; its job gets another one in its place", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			hub, stub, err := o.findAlloc(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ func allocChecks(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "checks ID", Short: "Show how the checks of an allocation's services went, as its node says", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			hub, stub, err := o.findAlloc(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

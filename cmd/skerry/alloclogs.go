@@ -32,9 +32,9 @@ func (f *anyOf) find(ctx context.Context, o *operator, id string) (*client.Clien
 			return nil, none, fleet.Errorf(fleet.CodeInvalid, "group %q is named, and no job", f.group).
 				WithHint("--job takes the id for a job's")
 		}
-		return o.alloc(ctx, id)
+		return o.findAlloc(ctx, id)
 	}
-	hub, job, err := o.job(ctx, id)
+	hub, job, err := o.findJob(ctx, id)
 	if err != nil {
 		return nil, none, err
 	}

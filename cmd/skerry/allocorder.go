@@ -68,7 +68,7 @@ func allocSignal(o *operator) *cobra.Command {
 
 // order has an allocation's edge do something, and says that it is done.
 func (o *operator) order(cmd *cobra.Command, id, verb string, body map[string]any) error {
-	hub, stub, err := o.alloc(cmd.Context(), id)
+	hub, stub, err := o.findAlloc(cmd.Context(), id)
 	if err != nil {
 		return err
 	}

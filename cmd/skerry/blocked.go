@@ -47,9 +47,9 @@ func (f *followed) readBlocked(ctx context.Context, hub *client.Client) (fleet.I
 	return index, nil
 }
 
-// unplaced says, by group, why the newest evaluation found no node. Where none is blocked
+// placementFailures says, by group, why the newest evaluation found no node. Where none is blocked
 // any more, everything is placed or is evaluated again just now.
-func (f *followed) unplaced() map[string]*fleet.AllocMetric {
+func (f *followed) placementFailures() map[string]*fleet.AllocMetric {
 	switch {
 	case f.blocked != nil:
 		return f.blocked.FailedTGAllocs

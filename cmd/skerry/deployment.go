@@ -127,7 +127,7 @@ func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id
 	for {
 		var p api.Progress
 		var err error
-		freshen(out)
+		clearStale(out)
 		if index, err = hub.ReadAfter(ctx, index, "/v1/deployment/progress/"+string(id), nil, &p); err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func followDeployment(ctx context.Context, hub *client.Client, out io.Writer, id
 func writeProgress(out io.Writer, p api.Progress) error {
 	d := p.Deployment
 	fmt.Fprintf(out, "Deployment %s of job %q, version %d: %s\n%s\n", shown(d.ID), d.JobID, d.JobVersion, d.Status, d.StatusDescription)
-	if next := outlook(p); next != "" {
+	if next := outlookSentence(p); next != "" {
 		fmt.Fprintf(out, "It %s.\n", next)
 	}
 	writeFailed(out, p.Failed)

@@ -78,7 +78,7 @@ func (f drainFlags) request(id fleet.NodeID) (api.DrainRequest, error) {
 }
 
 func (o *operator) drain(cmd *cobra.Command, ref string, f drainFlags) error {
-	hub, node, err := o.node(cmd.Context(), ref)
+	hub, node, err := o.findNode(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ type nodeChange struct {
 
 // changeNode asks for the change of the node that a name, an id or the beginning of one names.
 func (o *operator) changeNode(cmd *cobra.Command, ref string, change nodeChange) error {
-	hub, node, err := o.node(cmd.Context(), ref)
+	hub, node, err := o.findNode(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}

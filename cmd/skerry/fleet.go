@@ -58,7 +58,7 @@ func (o *operator) fleetOnce(ctx context.Context, hub *client.Client, w io.Write
 	if err != nil {
 		return err
 	}
-	freshen(w)
+	clearStale(w)
 	s, err := readFleet(ctx, hub, filter)
 	if err != nil {
 		return err
@@ -69,8 +69,8 @@ func (o *operator) fleetOnce(ctx context.Context, hub *client.Client, w io.Write
 	return writeFleet(w, s, show.limit)
 }
 
-// freshen forgets that earlier answers were old, before what is shown is read again.
-func freshen(w io.Writer) {
+// clearStale forgets that earlier answers were old, before what is shown is read again.
+func clearStale(w io.Writer) {
 	if out, ok := w.(*console.Output); ok {
 		out.SetStale(false)
 	}

@@ -51,7 +51,7 @@ func following(ctx context.Context, hub *client.Client, out io.Writer, id fleet.
 	path := jobPath(f.eval.JobID, "/allocations")
 	for {
 		f.allocs = nil
-		freshen(out)
+		clearStale(out)
 		read := map[string]fleet.Index{}
 		if read[path], err = hub.Read(ctx, path, nil, &f.allocs); err != nil {
 			return left(ctx, out, err)
@@ -181,7 +181,7 @@ func (f *followed) runs() (bool, error) {
 	case pending > 0 || f.awaitsRoom() || len(why) == 0:
 		return false, nil
 	}
-	return false, f.waits("", why...)
+	return false, f.waitingError("", why...)
 }
 
 // missing says what keeps a group from being complete.
@@ -193,7 +193,7 @@ func (f *followed) missing(g fleet.TaskGroup, t tally) []string {
 	if t.unknown > 0 {
 		why = append(why, fmt.Sprintf("group %q: %d on nodes that are away", g.Name, t.unknown))
 	}
-	if m := f.unplaced()[g.Name]; m != nil {
+	if m := f.placementFailures()[g.Name]; m != nil {
 		line := fmt.Sprintf("group %q: %d wait for capacity", g.Name, m.CoalescedFailures+1)
 		if f.blocked != nil {
 			line += " (evaluation " + shown(f.blocked.ID) + ")"
@@ -288,11 +288,11 @@ func (s *screen) show(allocs []api.AllocStub) {
 			t.Add(shown(a.ID), a.Name, a.NodeName, a.JobVersion, a.DesiredStatus, a.ClientStatus, taskStates(a))
 		}
 	}
-	s.draw(t.Write)
+	s.writeOver(t.Write)
 }
 
-// draw writes something over what it wrote before.
-func (s *screen) draw(write func(w io.Writer) error) {
+// writeOver writes something over the lines that it wrote before.
+func (s *screen) writeOver(write func(w io.Writer) error) {
 	var text strings.Builder
 	out := &console.Output{Writer: &text}
 	out.SetStale(console.IsStale(s.out))

@@ -15,7 +15,7 @@ func allocHistory(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "history ID", Short: "Show what the node and the hub say happened, in one timeline, partitions marked", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := o.alloc(cmd.Context(), args[0])
+			hub, stub, err := o.findAlloc(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -144,7 +144,7 @@ func jobStop(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop a job", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, job, err := o.job(cmd.Context(), args[0])
+			hub, job, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

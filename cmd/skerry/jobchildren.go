@@ -39,7 +39,7 @@ func jobDispatch(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			hub, job, err := o.job(cmd.Context(), args[0])
+			hub, job, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -113,7 +113,7 @@ func jobPeriodic(o *operator) *cobra.Command {
 	force := &cobra.Command{
 		Use: "force ID", Short: "Launch a periodic job now", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, job, err := o.job(cmd.Context(), args[0])
+			hub, job, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

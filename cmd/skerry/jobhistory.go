@@ -27,7 +27,7 @@ func jobHistory(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "history ID", Short: "Show a job's versions, and what each changed", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := o.job(cmd.Context(), args[0])
+			hub, stub, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -18,7 +18,7 @@ func jobAllocs(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "allocs ID", Short: "List a job's allocations", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, job, err := o.job(cmd.Context(), args[0])
+			hub, job, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ func jobDeployments(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "deployments ID", Short: "List a job's rollouts, the newest first", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, job, err := o.job(cmd.Context(), args[0])
+			hub, job, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func jobPromote(o *operator) *cobra.Command {
 		Long: "Promote the canaries of the rollout that a job's newest version is in, as deployment promote does by\n" +
 			"the rollout's id.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, job, err := o.job(cmd.Context(), args[0])
+			hub, job, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

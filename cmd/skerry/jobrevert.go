@@ -25,7 +25,7 @@ func jobRevert(o *operator) *cobra.Command {
 			if notNumber != nil {
 				version, tag = 0, args[1]
 			}
-			hub, stub, err := o.job(cmd.Context(), args[0])
+			hub, stub, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -92,7 +92,7 @@ func jobScalingEvents(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "scaling-events ID", Short: "Show how a job was scaled, the newest first", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, stub, err := o.job(cmd.Context(), args[0])
+			hub, stub, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -143,7 +143,7 @@ func jobEval(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "eval ID", Short: "Have the scheduler look at a job again", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			hub, job, err := o.job(cmd.Context(), args[0])
+			hub, job, err := o.findJob(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -162,7 +162,7 @@ func jobEval(o *operator) *cobra.Command {
 
 // inspectSource writes the file that a version of a job was made of.
 func (o *operator) inspectSource(cmd *cobra.Command, ref string, withVars bool) error {
-	hub, stub, err := o.job(cmd.Context(), ref)
+	hub, stub, err := o.findJob(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (o *operator) tag(cmd *cobra.Command, method, ref, name string, body any) e
 	if name == "" {
 		return fleet.Errorf(fleet.CodeInvalid, "no name is given").WithHint("give one with --name")
 	}
-	hub, job, err := o.job(cmd.Context(), ref)
+	hub, job, err := o.findJob(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}

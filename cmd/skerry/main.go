@@ -138,9 +138,9 @@ func (o *operator) heads(heads ...string) []string {
 	return heads
 }
 
-// alloc finds the allocation of an id that may be abbreviated, and the hub that
+// findAlloc finds the allocation of an id that may be abbreviated, and the hub that
 // was asked.
-func (o *operator) alloc(ctx context.Context, id string) (*client.Client, api.AllocStub, error) {
+func (o *operator) findAlloc(ctx context.Context, id string) (*client.Client, api.AllocStub, error) {
 	hub, err := o.client()
 	if err != nil {
 		return nil, api.AllocStub{}, err
@@ -149,9 +149,9 @@ func (o *operator) alloc(ctx context.Context, id string) (*client.Client, api.Al
 	return hub.In(stub.Namespace), stub, err
 }
 
-// node finds the node of a name, or of an id that may be abbreviated, and the hub that was
+// findNode finds the node of a name, or of an id that may be abbreviated, and the hub that was
 // asked.
-func (o *operator) node(ctx context.Context, ref string) (*client.Client, api.NodeStub, error) {
+func (o *operator) findNode(ctx context.Context, ref string) (*client.Client, api.NodeStub, error) {
 	hub, err := o.client()
 	if err != nil {
 		return nil, api.NodeStub{}, err
@@ -160,8 +160,8 @@ func (o *operator) node(ctx context.Context, ref string) (*client.Client, api.No
 	return hub, stub, err
 }
 
-// job finds the job of an id that may be abbreviated, and the hub that was asked.
-func (o *operator) job(ctx context.Context, id string) (*client.Client, api.JobStub, error) {
+// findJob finds the job of an id that may be abbreviated, and the hub that was asked.
+func (o *operator) findJob(ctx context.Context, id string) (*client.Client, api.JobStub, error) {
 	hub, err := o.client()
 	if err != nil {
 		return nil, api.JobStub{}, err
@@ -172,7 +172,7 @@ func (o *operator) job(ctx context.Context, id string) (*client.Client, api.JobS
 
 // wholeJob is job where more than the short form is needed.
 func (o *operator) wholeJob(ctx context.Context, id string) (*client.Client, *fleet.Job, error) {
-	hub, stub, err := o.job(ctx, id)
+	hub, stub, err := o.findJob(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}

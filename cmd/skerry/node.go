@@ -72,7 +72,7 @@ func (o *operator) listNodes(cmd *cobra.Command, choice nodeChoice) error {
 type nodeFlags struct{ verbose, stats bool }
 
 func (o *operator) showNode(cmd *cobra.Command, ref string, show nodeFlags) error {
-	hub, stub, err := o.node(cmd.Context(), ref)
+	hub, stub, err := o.findNode(cmd.Context(), ref)
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ row of its journal, in one timeline. The time without a link is marked at the le
 				return err
 			}
 			q.Set("allocations", "true")
-			hub, node, err := o.node(cmd.Context(), args[0])
+			hub, node, err := o.findNode(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

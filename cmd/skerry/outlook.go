@@ -10,9 +10,9 @@ import (
 	"skerry/hub/api"
 )
 
-// outlook says what becomes of a deployment if nothing more of it becomes healthy, as the
+// outlookSentence says what becomes of a deployment if nothing more of it becomes healthy, as the
 // rest of a sentence about it; "": it is over, or done.
-func outlook(p api.Progress) string {
+func outlookSentence(p api.Progress) string {
 	o, begun, limited := p.Outlook, false, false
 	for _, s := range p.Deployment.TaskGroups {
 		begun, limited = begun || !s.RequireProgressBy.IsZero(), limited || s.ProgressDeadline > 0
@@ -23,21 +23,21 @@ func outlook(p api.Progress) string {
 	case o == nil:
 		return ""
 	case o.Deadline != nil:
-		return fmt.Sprintf("will fail at %s%s unless another allocation becomes healthy before", console.LocalTime(*o.Deadline), reverts(o))
+		return fmt.Sprintf("will fail at %s%s unless another allocation becomes healthy before", console.LocalTime(*o.Deadline), revertClause(o))
 	case o.Deferred:
 		return "is past its progress deadline, which does not run: all that is left is on nodes that are away, or waits for a window of updates"
 	case promotable(p):
 		return "waits for its promotion: no deadline runs"
 	case !limited:
-		return fmt.Sprintf("has no progress deadline: it will fail%s as soon as an allocation is unhealthy", reverts(o))
+		return fmt.Sprintf("has no progress deadline: it will fail%s as soon as an allocation is unhealthy", revertClause(o))
 	case !begun:
 		return "has a progress deadline that begins with its first allocation"
 	}
 	return ""
 }
 
-// reverts says which version the job of a deployment that fails goes back to, or why to none.
-func reverts(o *api.Outlook) string {
+// revertClause says which version the job of a deployment that fails goes back to, or why to none.
+func revertClause(o *api.Outlook) string {
 	if o.RevertsTo != nil {
 		return fmt.Sprintf(" and revert to version %d", *o.RevertsTo)
 	}

@@ -41,7 +41,7 @@ func TestOutlook(t *testing.T) {
 			Deployment: &fleet.Deployment{ID: "abcdef01-2", Status: tc.status, TaskGroups: map[string]fleet.DeploymentState{"web": tc.group}},
 			Groups:     map[string]map[string]api.SiteProgress{"web": {"": {Healthy: 1}}}, Outlook: tc.outlook,
 		}
-		if got := outlook(p); got != tc.want {
+		if got := outlookSentence(p); got != tc.want {
 			t.Errorf("%s %+v: it %s, want %s", tc.status, tc.group, got, tc.want)
 		}
 		if got := deploymentHint(p); got != tc.hint {

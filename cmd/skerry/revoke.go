@@ -25,7 +25,7 @@ This cannot be taken back. Where the machine shall come back, start it with an e
 token: it will be another node. A node that was purged is revoked by its whole id.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, name := fleet.NodeID(args[0]), ""
-			hub, node, err := o.node(cmd.Context(), args[0])
+			hub, node, err := o.findNode(cmd.Context(), args[0])
 			switch {
 			case err == nil:
 				id, name = node.ID, " ("+node.Name+")"

@@ -36,7 +36,7 @@ func (f *followed) followRollout(ctx context.Context, hub *client.Client, out io
 	for {
 		var p api.Progress
 		var err error
-		freshen(out)
+		clearStale(out)
 		read := map[string]fleet.Index{}
 		if read[path], err = hub.Read(ctx, path, nil, &p); err != nil {
 			return left(ctx, out, err)
@@ -76,7 +76,7 @@ func (f *followed) rolled(p api.Progress) (bool, error) {
 		return true, nil
 	case fleet.DeploymentRunning:
 	case fleet.DeploymentPaused:
-		return true, f.waits(deploymentHint(p), fmt.Sprintf("deployment %s is paused", shown(d.ID)))
+		return true, f.waitingError(deploymentHint(p), fmt.Sprintf("deployment %s is paused", shown(d.ID)))
 	default:
 		lines := append([]string{fmt.Sprintf("deployment %s of job %q is %s: %s", shown(d.ID), d.JobID, d.Status, d.StatusDescription)}, f.failures()...)
 		return true, errors.New(strings.Join(lines, "\n  "))
@@ -88,21 +88,21 @@ func (f *followed) rolled(p api.Progress) (bool, error) {
 	switch {
 	case sum.Running > 0 || f.awaitsRoom():
 		return false, nil
-	case sum.Failed > 0 || len(f.unplaced()) > 0 && sum.Waiting == 0:
+	case sum.Failed > 0 || len(f.placementFailures()) > 0 && sum.Waiting == 0:
 		var why []string
 		for _, g := range f.job.TaskGroups {
 			why = append(why, f.missing(g, f.tally(g.Name))...)
 		}
-		if next := outlook(p); next != "" && len(why) > 0 {
+		if next := outlookSentence(p); next != "" && len(why) > 0 {
 			why = append(why, fmt.Sprintf("deployment %s %s", shown(d.ID), next))
 		}
-		return len(why) > 0, f.waits("", why...)
+		return len(why) > 0, f.waitingError("", why...)
 	case promotable(p):
-		return true, f.waits(deploymentHint(p), fmt.Sprintf("deployment %s %s", shown(d.ID), outlook(p)))
+		return true, f.waitingError(deploymentHint(p), fmt.Sprintf("deployment %s %s", shown(d.ID), outlookSentence(p)))
 	case sum.Shut > 0 && sum.Shut == sum.Waiting:
-		return true, f.waits("", shutLines(p)...)
+		return true, f.waitingError("", shutLines(p)...)
 	case sum.Waiting == 0 && sum.Deferred > 0 && sum.Healthy > 0 && waitsForAll(d):
-		return true, f.waits("", fmt.Sprintf("deployment %s waits for %d on nodes that are away", shown(d.ID), sum.Deferred))
+		return true, f.waitingError("", fmt.Sprintf("deployment %s waits for %d on nodes that are away", shown(d.ID), sum.Deferred))
 	}
 	return false, nil
 }
@@ -118,9 +118,9 @@ func shutLines(p api.Progress) []string {
 	return lines
 }
 
-// waits is the end of following a job of which not all runs, for these reasons. The hint, ""
+// waitingError is the end of following a job of which not all runs, for these reasons. The hint, ""
 // for none, says what the reader may do.
-func (f *followed) waits(hint string, why ...string) error {
+func (f *followed) waitingError(hint string, why ...string) error {
 	return &console.ExitError{Code: exitWaiting, Hint: hint, Err: fmt.Errorf("job %q is registered, and not all of it runs:\n  %s",
 		f.job.ID, strings.Join(why, "\n  "))}
 }
@@ -164,7 +164,7 @@ func waitsForAll(d *fleet.Deployment) bool {
 // progress shows how far a deployment is: as a table on a terminal, else as a line.
 func (s *screen) progress(p api.Progress) {
 	if s.columns > 0 {
-		s.draw(func(w io.Writer) error { return writeProgress(w, p) })
+		s.writeOver(func(w io.Writer) error { return writeProgress(w, p) })
 		return
 	}
 	for _, group := range p.Deployment.Groups() {
