@@ -169,7 +169,7 @@ func (a agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, e
 	if err != nil {
 		return nil, err
 	}
-	return a.e.logs(ctx, id, tasklog.Request{
+	return a.e.openLogs(ctx, id, tasklog.Request{
 		Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow,
 	})
 }
@@ -226,8 +226,8 @@ func (a agent) resolve(ctx context.Context, short fleet.AllocID) (fleet.AllocID,
 	return "", fleet.Errorf(fleet.CodeInvalid, "%d allocations here start with %q", len(found), short).WithHint("give more of the id")
 }
 
-// logs opens a task's output: for the local API and for the hubs alike.
-func (e *Edge) logs(ctx context.Context, id fleet.AllocID, req tasklog.Request) (*tasklog.Reader, error) {
+// openLogs opens a task's output: for the local API and for the hubs alike.
+func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Request) (*tasklog.Reader, error) {
 	s, err := e.held(ctx, id)
 	if err != nil {
 		return nil, err

@@ -14,9 +14,9 @@ func logRequest(req syncproto.Request) tasklog.Request {
 	return tasklog.Request{Task: req.Task, Stream: req.Stream, Offset: req.Offset, Origin: req.Origin, Follow: req.Follow}
 }
 
-// logPieces opens a task's output as frames.
-func (e *Edge) logPieces(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
-	log, err := e.logs(ctx, req.Alloc, logRequest(req))
+// openLogPieces opens a task's output as frames.
+func (e *Edge) openLogPieces(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	log, err := e.openLogs(ctx, req.Alloc, logRequest(req))
 	if err != nil {
 		return nil, err
 	}

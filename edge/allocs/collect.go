@@ -27,22 +27,22 @@ func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 		if why, hint := a.whyHeld(w, states[id], acknowledged); why != "" {
 			return fleet.Errorf(fleet.CodeConflict, "collect allocation %s: %s", fleet.Short(id), why).WithHint("%s", hint)
 		}
-		return a.collect(ctx, id)
+		return a.collectEnded(ctx, id)
 	}
 	var failed []error
 	for _, id := range sortedKeys(wants) {
 		if why, _ := a.whyHeld(wants[id], states[id], acknowledged); why == "" {
-			failed = append(failed, a.collect(ctx, id))
+			failed = append(failed, a.collectEnded(ctx, id))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-func (a *Allocs) collect(ctx context.Context, id fleet.AllocID) error {
+func (a *Allocs) collectEnded(ctx context.Context, id fleet.AllocID) error {
 	if err := a.removeFolders(id); err != nil {
 		return fmt.Errorf("remove the folder of allocation %s: %w", fleet.Short(id), err)
 	}
-	if err := a.forget(ctx, id); err != nil {
+	if err := a.forgetAlloc(ctx, id); err != nil {
 		return fmt.Errorf("forget allocation %s: %w", fleet.Short(id), err)
 	}
 	a.log.Info("ended allocation is collected", "alloc_id", string(id))
@@ -58,7 +58,7 @@ func (a *Allocs) whyHeld(w Want, s State, acknowledged fleet.Seq) (why, hint str
 	a.mu.Unlock()
 	switch {
 	case !s.Ended():
-		return "it has not ended", "stop it first"
+		return "it has not ended", "stop it first: skerry alloc stop " + fleet.Short(w.Alloc.ID)
 	case runs, s.Seq > acknowledged:
 		return "the hubs have not confirmed its end yet", "ask again in a few seconds"
 	case w.KeptStopped:
@@ -77,8 +77,8 @@ func (a *Allocs) removeFolders(id fleet.AllocID) error {
 	return err
 }
 
-// forget forgets an allocation without folders, but not that it has ended.
-func (a *Allocs) forget(ctx context.Context, id fleet.AllocID) error {
+// forgetAlloc forgets an allocation without folders, but not that it has ended.
+func (a *Allocs) forgetAlloc(ctx context.Context, id fleet.AllocID) error {
 	if err := a.cfg.Desired.Remove(ctx, id); err != nil {
 		return err
 	}

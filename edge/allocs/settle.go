@@ -232,7 +232,7 @@ func (a *Allocs) removeEnded(ctx context.Context, wants map[fleet.AllocID]Want) 
 			a.log.Warn("folder of an ended allocation stays", "alloc_id", string(id), "error", err)
 			continue
 		}
-		if err := a.forget(ctx, id); err != nil {
+		if err := a.forgetAlloc(ctx, id); err != nil {
 			return err
 		}
 	}
