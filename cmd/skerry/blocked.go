@@ -11,9 +11,9 @@ import (
 	"skerry/fleet"
 )
 
-// awaitAny waits until one of some paths has an answer that is newer than the index that
-// was read of it.
-func awaitAny(ctx context.Context, hub *client.Client, read map[string]fleet.Index) error {
+// awaitAnyChange waits until the answer of one of the paths is newer than the index that was
+// read of it.
+func awaitAnyChange(ctx context.Context, hub *client.Client, read map[string]fleet.Index) error {
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan error, len(read))
 	for path, index := range read {
@@ -30,10 +30,10 @@ func awaitAny(ctx context.Context, hub *client.Client, read map[string]fleet.Ind
 	return err
 }
 
-// evalsPath is where the evaluations of the followed job are listed.
+// evalsPath is the path of the followed job's evaluations.
 func (f *followed) evalsPath() string { return jobPath(f.eval.JobID, "/evaluations") }
 
-// readBlocked reads which evaluation of the job waits, if one does.
+// readBlocked reads the blocked evaluation of the job, if there is one.
 func (f *followed) readBlocked(ctx context.Context, hub *client.Client) (fleet.Index, error) {
 	var evals []fleet.Evaluation
 	index, err := hub.Read(ctx, f.evalsPath(), nil, &evals)
@@ -59,11 +59,11 @@ func (f *followed) placementFailures() map[string]*fleet.AllocMetric {
 	return f.eval.FailedTGAllocs
 }
 
-// awaitsRoom reports whether some of the job is placed as soon as what makes room for it
-// has stopped.
+// awaitsRoom reports whether some allocations of the job are placed as soon as those that make
+// room for them have stopped.
 func (f *followed) awaitsRoom() bool { return f.blocked != nil && len(f.blocked.AwaitsRoom) > 0 }
 
-// writeUnplaced says what of an evaluation is not placed, and why.
+// writeUnplaced writes how many allocations of an evaluation are not placed, and why.
 func writeUnplaced(w io.Writer, e fleet.Evaluation) {
 	for _, group := range slices.Sorted(maps.Keys(e.AwaitsRoom)) {
 		fmt.Fprintf(w, "Group %q: %d to place as soon as the allocations that make room have stopped\n", group, e.AwaitsRoom[group])

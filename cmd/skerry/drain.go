@@ -132,7 +132,7 @@ func followDrain(ctx context.Context, hub *client.Client, out io.Writer, id flee
 		if node.DrainStrategy == nil {
 			return drainEnd(out, node)
 		}
-		if err := awaitAny(ctx, hub, read); err != nil {
+		if err := awaitAnyChange(ctx, hub, read); err != nil {
 			return err
 		}
 	}

@@ -66,7 +66,7 @@ func following(ctx context.Context, hub *client.Client, out io.Writer, id fleet.
 			}
 			return err
 		}
-		if err := awaitAny(ctx, hub, read); err != nil {
+		if err := awaitAnyChange(ctx, hub, read); err != nil {
 			return left(ctx, out, err)
 		}
 	}

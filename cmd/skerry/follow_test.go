@@ -79,3 +79,16 @@ func TestRetiredIsShownWithAll(t *testing.T) {
 		}
 	}
 }
+
+// TestPromotionWithoutAnOutlook follows a deployment that a hub says no outlook of: one of an
+// older release, or one whose job has a newer version by now.
+func TestPromotionWithoutAnOutlook(t *testing.T) {
+	f := &followed{job: &fleet.Job{ID: "shop"}, eval: &fleet.Evaluation{}}
+	p := api.Progress{
+		Deployment: &fleet.Deployment{ID: "abcdef01-2", Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"web": {DesiredCanaries: 1}}},
+		Groups:     map[string]map[string]api.SiteProgress{"web": {"": {Healthy: 1}}},
+	}
+	if _, err := f.rolled(p); err == nil || !strings.HasSuffix(err.Error(), "deployment abcdef01 waits for its promotion") {
+		t.Errorf("it is followed until: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (f *followed) followRollout(ctx context.Context, hub *client.Client, out io
 			}
 			return err
 		}
-		if err := awaitAny(ctx, hub, read); err != nil {
+		if err := awaitAnyChange(ctx, hub, read); err != nil {
 			return left(ctx, out, err)
 		}
 	}
@@ -98,7 +99,8 @@ func (f *followed) rolled(p api.Progress) (bool, error) {
 		}
 		return len(why) > 0, f.waitingError("", why...)
 	case promotable(p):
-		return true, f.waitingError(deploymentHint(p), fmt.Sprintf("deployment %s %s", shown(d.ID), outlookSentence(p)))
+		next := cmp.Or(outlookSentence(p), "waits for its promotion") // a hub that knows no outlook
+		return true, f.waitingError(deploymentHint(p), fmt.Sprintf("deployment %s %s", shown(d.ID), next))
 	case sum.Shut > 0 && sum.Shut == sum.Waiting:
 		return true, f.waitingError("", shutLines(p)...)
 	case sum.Waiting == 0 && sum.Deferred > 0 && sum.Healthy > 0 && waitsForAll(d):
