@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"strconv"
 	"strings"
 
 	"skerry/fleet"
 )
 
-// AutopilotConfig is by which rules hubs count as healthy, in Nomad's shape.
+// AutopilotConfig has the rules by which hubs count as healthy, in Nomad's shape.
 type AutopilotConfig struct {
 	CleanupDeadServers      bool
 	LastContactThreshold    string
@@ -24,7 +23,7 @@ type AutopilotConfig struct {
 	ModifyIndex             uint64
 }
 
-// autopilotRules are those of every cluster: they cannot be changed.
+// autopilotRules are the same in every cluster: they cannot be changed.
 var autopilotRules = AutopilotConfig{
 	LastContactThreshold: HubAnswerTimeout.String(), ServerStabilizationTime: "0s", MaxTrailingLogs: maxTrailing, DisableUpgradeMigration: true,
 }
@@ -48,7 +47,8 @@ func (a *API) autopilotConfiguration(w http.ResponseWriter, r *http.Request) {
 	a.send(w, r, autopilotRules)
 }
 
-// storeAutopilot takes what changes nothing, and says of the rest why it cannot be changed.
+// storeAutopilot accepts a configuration that changes nothing. It refuses any other, and says of
+// each rule why it cannot be changed.
 func (a *API) storeAutopilot(r *http.Request) (answer any, index fleet.Index, err error) {
 	asked := autopilotRules
 	if err := a.body(r, &asked); err != nil {
@@ -65,12 +65,9 @@ func (a *API) storeAutopilot(r *http.Request) (answer any, index fleet.Index, er
 		return nil, 0, fleet.Errorf(fleet.CodeUnsupported, "store the autopilot configuration: %s", strings.Join(refused, "; ")).
 			WithHint("leave it as /v1/operator/autopilot/configuration shows it")
 	}
-	if cas := r.URL.Query().Get("cas"); cas != "" {
-		n, err := strconv.ParseUint(cas, 10, 64)
-		if err != nil {
-			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter cas: %q is not a whole number", cas)
-		}
-		return n == autopilotRules.ModifyIndex, a.cfg.State.View().Index(), nil
+	checked, given, err := checkIndex(r)
+	if err != nil {
+		return nil, 0, err
 	}
-	return true, a.cfg.State.View().Index(), nil
+	return !given || checked == autopilotRules.ModifyIndex, a.cfg.State.View().Index(), nil
 }

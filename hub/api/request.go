@@ -62,6 +62,19 @@ func flag(r *http.Request, name string, absent bool) (bool, error) {
 	return on, nil
 }
 
+// checkIndex reads the parameter cas: the index that an object must have for it to be changed.
+func checkIndex(r *http.Request) (index uint64, given bool, err error) {
+	s := r.URL.Query().Get("cas")
+	if s == "" {
+		return 0, false, nil
+	}
+	if index, err = strconv.ParseUint(s, 10, 64); err != nil {
+		return 0, false, fleet.Errorf(fleet.CodeInvalid, "read the parameter cas: %q is not a whole number", s).
+			WithHint("give the ModifyIndex of what is to be changed, or leave cas out")
+	}
+	return index, true, nil
+}
+
 // reader answers a read from a view; index is that of the answer.
 type reader func(v *state.View, r *http.Request, q query) (answer any, index fleet.Index, err error)
 

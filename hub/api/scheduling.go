@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"strconv"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -41,13 +40,11 @@ func (a *API) storeScheduling(r *http.Request) (any, fleet.Index, error) {
 	if err := cmd.Config.Validate(); err != nil {
 		return nil, 0, err
 	}
-	if s := r.URL.Query().Get("cas"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "read the parameter cas: %q is not a whole number", s)
-		}
-		cmd.Enforce, cmd.CheckIndex = true, fleet.Index(n)
+	checked, given, err := checkIndex(r)
+	if err != nil {
+		return nil, 0, err
 	}
+	cmd.Enforce, cmd.CheckIndex = given, fleet.Index(checked)
 	res, err := a.apply(r.Context(), cmd)
 	if e := res.Err; e != nil && e.Code == fleet.CodeConflict {
 		return SchedulerSetConfigurationResponse{Index: res.Index}, res.Index, nil
