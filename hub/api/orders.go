@@ -114,7 +114,7 @@ func (a *API) collectNode(r *http.Request) (any, fleet.Index, error) {
 	id := fleet.NodeID(r.URL.Query().Get("node_id"))
 	if id == "" {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "collect allocations of a node: the parameter node_id is missing").
-			WithHint("a hub runs nothing itself; what hubs know of what is over is collected by /v1/system/gc")
+			WithHint("a hub runs nothing itself; /v1/system/gc removes ended jobs and allocations from the hubs' state")
 	}
 	v, err := a.freshReachableNode(r, id, "collect allocations of")
 	if err != nil {
