@@ -53,14 +53,11 @@ func (o *overdue) next() rollout.Step {
 			own = append(own, a)
 		}
 	}
-	return rollout.Next(rollout.Picture{
-		Deployment: o.dep, Job: o.job, Progress: rollout.NewProgress(own...), Alloc: among(o.allocs), Now: time.Unix(3601, 0), NewEval: func() fleet.EvalID { return "e" },
-		Whole:    func() []*fleet.Alloc { return o.allocs },
-		Away:     func(id fleet.NodeID) bool { return o.away[id] },
-		Site:     func(fleet.NodeID) string { return "" },
-		Waits:    func(string) bool { return false },
-		Versions: func() []*fleet.Job { return nil },
-	})
+	p := pictureOf(o.dep, o.job, time.Unix(3601, 0), o.allocs...)
+	p.Progress = rollout.NewProgress(own...)
+	p.Away = func(id fleet.NodeID) bool { return o.away[id] }
+	p.Site = func(fleet.NodeID) string { return "" }
+	return rollout.Next(p)
 }
 
 // old makes an allocation one of the version before, which is back since a time.

@@ -21,7 +21,16 @@ func among(allocs []*fleet.Alloc) func(fleet.AllocID) (*fleet.Alloc, bool) {
 	}
 }
 
-func nobody(fleet.NodeID) bool { return false }
+// pictureOf is the picture of a deployment with all allocations of its job; no node is away.
+func pictureOf(d *fleet.Deployment, job *fleet.Job, now time.Time, allocs ...*fleet.Alloc) rollout.Picture {
+	return rollout.Picture{
+		Deployment: d, Job: job, Progress: rollout.NewProgress(allocs...), Alloc: among(allocs), Now: now, NewEval: func() fleet.EvalID { return "e" },
+		Whole:    func() []*fleet.Alloc { return allocs },
+		Away:     func(fleet.NodeID) bool { return false },
+		Waits:    func(string) bool { return false },
+		Versions: func() []*fleet.Job { return nil },
+	}
+}
 
 // What stood in for an allocation that was away, and was lost before that came back and
 // failed, does not count as its replacement: nobody else would decide on the failure.
@@ -34,13 +43,7 @@ func TestWhatStoodInAndWasLostReplacesNothing(t *testing.T) {
 	for status, fails := range map[string]bool{fleet.ClientLost: true, fleet.ClientRunning: false, fleet.ClientPending: false} {
 		a := &fleet.Alloc{ID: "a", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed, NextAllocation: "b"}
 		b := &fleet.Alloc{ID: "b", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: status, PreviousAllocation: "a"}
-		allocs := []*fleet.Alloc{a, b}
-		step := rollout.Next(rollout.Picture{
-			Deployment: d, Job: job, Progress: rollout.NewProgress(allocs...), Alloc: among(allocs), Now: time.Unix(1, 0), NewEval: func() fleet.EvalID { return "e" },
-			Whole:    func() []*fleet.Alloc { return allocs },
-			Versions: func() []*fleet.Job { return nil },
-			Away:     nobody,
-		})
+		step := rollout.Next(pictureOf(d, job, time.Unix(1, 0), a, b))
 		if c, ok := step.Command.(state.DeploymentStatus); ok != fails || ok && c.Update.Status != fleet.DeploymentFailed {
 			t.Errorf("its stand-in is %s: %+v (%s), that it fails should be %t", status, step.Command, step.Why, fails)
 		}
@@ -63,16 +66,8 @@ func TestWhoWasHealthyAndIsReplacedDoesNotCountTwice(t *testing.T) {
 			DeploymentStatus: &fleet.AllocDeployment{Healthy: &healthy},
 		}
 	}
-	allocs := []*fleet.Alloc{
-		alloc("a", "n1", fleet.DesiredStop, true), alloc("b", "n1", fleet.DesiredRun, true), alloc("c", "n2", fleet.DesiredRun, false),
-	}
-	p := rollout.Picture{
-		Deployment: d, Job: job, Progress: rollout.NewProgress(allocs...), Alloc: among(allocs), Now: time.Unix(59, 0), NewEval: func() fleet.EvalID { return "e" },
-		Whole:    func() []*fleet.Alloc { return allocs },
-		Waits:    func(string) bool { return false },
-		Versions: func() []*fleet.Job { return nil },
-		Away:     nobody,
-	}
+	p := pictureOf(d, job, time.Unix(59, 0),
+		alloc("a", "n1", fleet.DesiredStop, true), alloc("b", "n1", fleet.DesiredRun, true), alloc("c", "n2", fleet.DesiredRun, false))
 	if step := rollout.Next(p); step.Command != nil || !step.Until.Equal(time.Unix(60, 0)) {
 		t.Errorf("before its deadline: %+v (%s), until %s", step.Command, step.Why, step.Until)
 	}
@@ -93,19 +88,15 @@ func TestRetiredFailsNothing(t *testing.T) {
 				ID: "d", JobID: job.ID, Namespace: job.Namespace, Status: fleet.DeploymentRunning,
 				TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1, ProgressDeadline: deadline, RequireProgressBy: time.Unix(60, 0)}},
 			}
-			healthy, unhealthy := true, false
-			allocs := []*fleet.Alloc{
-				{ID: "a", Name: "web.g[1]", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed, Retired: retired, DeploymentStatus: &fleet.AllocDeployment{Healthy: &unhealthy}},
-				{ID: "b", Name: "web.g[0]", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientRunning, DeploymentStatus: &fleet.AllocDeployment{Healthy: &healthy}},
+			alloc := func(id fleet.AllocID, name, status string, healthy bool) *fleet.Alloc {
+				return &fleet.Alloc{
+					ID: id, Name: name, TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: status,
+					DeploymentStatus: &fleet.AllocDeployment{Healthy: &healthy},
+				}
 			}
-			p := rollout.Picture{
-				Deployment: d, Job: job, Progress: rollout.NewProgress(allocs...), Alloc: among(allocs), Now: time.Unix(60, 0), NewEval: func() fleet.EvalID { return "e" },
-				Whole:    func() []*fleet.Alloc { return allocs },
-				Waits:    func(string) bool { return false },
-				Versions: func() []*fleet.Job { return nil },
-				Away:     nobody,
-			}
-			c, ok := rollout.Next(p).Command.(state.DeploymentStatus)
+			ended, runs := alloc("a", "web.g[1]", fleet.ClientFailed, false), alloc("b", "web.g[0]", fleet.ClientRunning, true)
+			ended.Retired = retired
+			c, ok := rollout.Next(pictureOf(d, job, time.Unix(60, 0), ended, runs)).Command.(state.DeploymentStatus)
 			if failed := ok && c.Update.Status == fleet.DeploymentFailed; failed == retired {
 				t.Errorf("retired %v, a deadline of %s: failed %v", retired, deadline, failed)
 			}
@@ -126,12 +117,7 @@ func TestHealthByHandDoesNotFailByItself(t *testing.T) {
 				TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1, ProgressDeadline: deadline}},
 			}
 			a := &fleet.Alloc{ID: "a", TaskGroup: "g", DeploymentID: d.ID, DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientFailed}
-			p := rollout.Picture{
-				Deployment: d, Job: job, Progress: rollout.NewProgress(a), Now: time.Unix(1, 0), NewEval: func() fleet.EvalID { return "e" },
-				Whole:    func() []*fleet.Alloc { return []*fleet.Alloc{a} },
-				Versions: func() []*fleet.Job { return nil },
-				Away:     nobody,
-			}
+			p := pictureOf(d, job, time.Unix(1, 0), a)
 			if step := rollout.Next(p); step.Command != nil != fails {
 				t.Errorf("%s, deadline %s: %+v (%s), that it does something should be %t", check, deadline, step.Command, step.Why, fails)
 			}
