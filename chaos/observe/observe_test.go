@@ -67,6 +67,13 @@ func rows(tb testing.TB, ts ...fleet.Transition) [][]byte {
 	return out
 }
 
+// runningRows are the rows of an agent that begins, and of the allocation, which runs.
+func runningRows(tb testing.TB) [][]byte {
+	tb.Helper()
+	return rows(tb, fleet.Transition{Kind: fleet.TransitionAgent},
+		fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc, ClientStatus: fleet.ClientRunning})
+}
+
 func shop(change func(*fleet.TaskGroup)) *fleet.Job {
 	job := &fleet.Job{
 		ID: "shop", Namespace: "default", Type: fleet.JobTypeService, Meta: map[string]string{check.TagMeta: "t1"},
@@ -123,8 +130,7 @@ func (p *pair) dispatches() {
 
 func TestApplied(t *testing.T) {
 	p := furnished(t)
-	raw := rows(t, fleet.Transition{Kind: fleet.TransitionAgent},
-		fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc, ClientStatus: fleet.ClientRunning})
+	raw := runningRows(t)
 	e := p.apply(state.AllocUpdates{Batches: []state.NodeRows{
 		{NodeID: node, Epoch: 1, First: 1, Rows: raw},
 		{NodeID: node, Epoch: 9, First: 3, Rows: raw},
@@ -208,9 +214,7 @@ func TestServed(t *testing.T) {
 	for _, running := range []bool{false, true} {
 		p := furnished(t)
 		if running {
-			raw := rows(t, fleet.Transition{Kind: fleet.TransitionAgent},
-				fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc, ClientStatus: fleet.ClientRunning})
-			p.apply(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: raw}}, EvalSeed: "s", Now: 4})
+			p.apply(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: runningRows(t)}}, EvalSeed: "s", Now: 4})
 		}
 		e := p.apply(p.rollsTo(node))
 		if len(e.Rollouts) != 1 || len(e.Rollouts[0].Turns) != 1 || e.Rollouts[0].Turns[0].Served != running {
@@ -225,9 +229,7 @@ func TestServed(t *testing.T) {
 func TestRoomIsATurn(t *testing.T) {
 	begin := func(change func(stop *fleet.Alloc), changes ...func(*fleet.TaskGroup)) (*pair, state.Plan, *check.Effects) {
 		p := furnished(t)
-		raw := rows(t, fleet.Transition{Kind: fleet.TransitionAgent},
-			fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: alloc, ClientStatus: fleet.ClientRunning})
-		p.apply(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: raw}}, EvalSeed: "s", Now: 4})
+		p.apply(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: runningRows(t)}}, EvalSeed: "s", Now: 4})
 		whole := p.rollsTo(node, changes...)
 		stops := whole
 		change(&whole.Result.NodeUpdate[node][0])
