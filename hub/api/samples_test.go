@@ -161,7 +161,7 @@ func differences(at string, got, want any) []string {
 }
 
 // sampled are calls of Nomad's client: one request each.
-func sampled(h *hub, ids map[string]string) map[string]func(c *nomad.Client) error {
+func sampled(ids map[string]string) map[string]func(c *nomad.Client) error {
 	one := 1
 	web := func() *nomad.Job { return exampleJob("web") }
 	two := func(_ any, err error) error { return err }
@@ -237,37 +237,10 @@ var ownKeys = map[string]string{
 // read them before you commit them.
 func TestSamples(t *testing.T) {
 	known := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(sampled(nil, map[string]string{}))) {
+	for _, name := range slices.Sorted(maps.Keys(sampled(map[string]string{}))) {
 		known[name+".txt"] = true
 		t.Run(name, func(t *testing.T) {
-			h, srv, setup := mustServe(t)
-			deployment, alloc := mustDeploy(t, h)
-			printer := batchJob("print")
-			printer.ParameterizedJob = &nomad.ParameterizedJobConfig{Payload: "optional", MetaRequired: []string{"who"}}
-			for _, job := range []*nomad.Job{printer, exampleJob("web")} {
-				if _, _, err := setup.Jobs().Register(job, nil); err != nil {
-					t.Fatal(err)
-				}
-			}
-			evals, _, err := setup.Jobs().Evaluations("web", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ids := map[string]string{"$ALLOC": string(alloc), "$DEPLOYMENT": string(deployment), "$EVAL": evals[0].ID, "$NODE": string(nodeID)}
-			var pairs []string
-			for placeholder, id := range ids {
-				pairs = append(pairs, id, placeholder)
-			}
-			p := &proxy{}
-			c, err := nomad.NewClient(&nomad.Config{Address: srv.URL, HttpClient: &http.Client{Transport: p}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := sampled(h, ids)[name](c); err != nil {
-				t.Fatal(err)
-			}
-			endpoint := endpointOf(answer{method: p.method, path: strings.SplitN(p.path, "?", 2)[0]})
-			got := p.kept(t, strings.NewReplacer(pairs...))
+			got, endpoint := mustCall(t, name)
 			file := filepath.Join("testdata", "samples", name+".txt")
 			if *rewrite {
 				if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
@@ -281,13 +254,8 @@ func TestSamples(t *testing.T) {
 			for _, d := range slices.Concat(differences("request", shapeOf(got.asked), shapeOf(want.asked)), differences("answer", shapeOf(got.said), shapeOf(want.said))) {
 				t.Error(d)
 			}
-			said := ""
-			if err := api.RefuseUnknownKeys([]byte(mustJSON(t, want.said)), reflect.New(reflect.TypeOf(answered[endpoint])).Interface()); err != nil {
-				_, list, _ := strings.Cut(strings.SplitN(err.Error(), " (", 2)[0], "nothing acts on ")
-				said = strings.Join(slices.Compact(strings.Split(list, ", ")), ", ")
-			}
-			if said != ownKeys[name] {
-				t.Errorf("Nomad's client has no field for %q", said)
+			if own := ownKeysOf(t, endpoint, want.said); own != ownKeys[name] {
+				t.Errorf("Nomad's client has no field for %q", own)
 			}
 		})
 	}
@@ -300,4 +268,48 @@ func TestSamples(t *testing.T) {
 			t.Errorf("testdata/samples/%s is of no request", f.Name())
 		}
 	}
+}
+
+// mustCall makes a call of sampled to a hub with jobs, and returns its sample and its endpoint.
+func mustCall(t *testing.T, name string) (s sample, endpoint string) {
+	t.Helper()
+	h, srv, setup := mustServe(t)
+	deployment, alloc := mustDeploy(t, h)
+	printer := batchJob("print")
+	printer.ParameterizedJob = &nomad.ParameterizedJobConfig{Payload: "optional", MetaRequired: []string{"who"}}
+	for _, job := range []*nomad.Job{printer, exampleJob("web")} {
+		if _, _, err := setup.Jobs().Register(job, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	evals, _, err := setup.Jobs().Evaluations("web", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{"$ALLOC": string(alloc), "$DEPLOYMENT": string(deployment), "$EVAL": evals[0].ID, "$NODE": string(nodeID)}
+	var pairs []string
+	for placeholder, id := range ids {
+		pairs = append(pairs, id, placeholder)
+	}
+	p := &proxy{}
+	c, err := nomad.NewClient(&nomad.Config{Address: srv.URL, HttpClient: &http.Client{Transport: p}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sampled(ids)[name](c); err != nil {
+		t.Fatal(err)
+	}
+	endpoint = endpointOf(answer{method: p.method, path: strings.SplitN(p.path, "?", 2)[0]})
+	return p.kept(t, strings.NewReplacer(pairs...)), endpoint
+}
+
+// ownKeysOf lists the keys of an answer that Nomad's client has no field for.
+func ownKeysOf(tb testing.TB, endpoint string, said any) string {
+	tb.Helper()
+	err := api.RefuseUnknownKeys([]byte(mustJSON(tb, said)), reflect.New(reflect.TypeOf(answered[endpoint])).Interface())
+	if err == nil {
+		return ""
+	}
+	_, list, _ := strings.Cut(strings.SplitN(err.Error(), " (", 2)[0], "nothing acts on ")
+	return strings.Join(slices.Compact(strings.Split(list, ", ")), ", ")
 }
