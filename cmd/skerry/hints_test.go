@@ -18,17 +18,7 @@ import (
 // TestHintsNameCommands reads all hints in the source: each command that they name exists and has
 // the program's name before it, and no other text of the commands has a form of hint of its own.
 func TestHintsNameCommands(t *testing.T) {
-	var paths []string
-	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
-		if c.Runnable() {
-			paths = append(paths, strings.TrimPrefix(c.CommandPath(), "skerry "))
-		}
-		for _, sub := range c.Commands() {
-			walk(sub)
-		}
-	}
-	walk(command())
+	paths := runnablePaths(command())
 	hints := 0
 	for at, text := range mustTexts(t, "../../cmd", "../../hub", "../../edge", "../../fleet", "../../syncproto", "../../drivers") {
 		if !at.hint {
@@ -39,30 +29,45 @@ func TestHintsNameCommands(t *testing.T) {
 			continue
 		}
 		hints++
-		if strings.Contains(text, "`") {
-			t.Errorf("%s: %q has quotes around a command", at, text)
-		}
-		for rest := text; ; {
-			_, after, found := strings.Cut(rest, "skerry ")
-			if !found {
-				break
-			}
-			rest = after
-			if !slices.ContainsFunc(paths, func(path string) bool {
-				return after == path || strings.HasPrefix(after, path+" ") || strings.HasPrefix(after, path+",")
-			}) {
-				t.Errorf("%s: %q names no command behind skerry", at, text)
-			}
-		}
-		for _, path := range paths {
-			if strings.Contains(path, " ") && strings.Count(" "+text+" ", " "+path+" ") > strings.Count(text+" ", "skerry "+path+" ") {
-				t.Errorf("%s: %q leaves out skerry before %s", at, text, path)
-			}
+		for _, mistake := range hintMistakes(text, paths) {
+			t.Errorf("%s: %q %s", at, text, mistake)
 		}
 	}
 	if hints < 150 {
 		t.Errorf("only %d hints were found", hints)
 	}
+}
+
+// runnablePaths lists the commands that run something, without the program's name.
+func runnablePaths(c *cobra.Command) (paths []string) {
+	if c.Runnable() {
+		paths = append(paths, strings.TrimPrefix(c.CommandPath(), "skerry "))
+	}
+	for _, sub := range c.Commands() {
+		paths = append(paths, runnablePaths(sub)...)
+	}
+	return paths
+}
+
+// hintMistakes lists the mistakes in the commands that a hint names.
+func hintMistakes(hint string, paths []string) (mistakes []string) {
+	if strings.Contains(hint, "`") {
+		mistakes = append(mistakes, "has quotes around a command")
+	}
+	_, rest, found := strings.Cut(hint, "skerry ")
+	for ; found; _, rest, found = strings.Cut(rest, "skerry ") {
+		if !slices.ContainsFunc(paths, func(path string) bool {
+			return rest == path || strings.HasPrefix(rest, path+" ") || strings.HasPrefix(rest, path+",")
+		}) {
+			mistakes = append(mistakes, "names no command behind skerry")
+		}
+	}
+	for _, path := range paths {
+		if strings.Contains(path, " ") && strings.Count(" "+hint+" ", " "+path+" ") > strings.Count(hint+" ", "skerry "+path+" ") {
+			mistakes = append(mistakes, "leaves out skerry before "+path)
+		}
+	}
+	return mistakes
 }
 
 // textAt is where a text stands in the source.
@@ -88,38 +93,7 @@ func mustTexts(t *testing.T, folders ...string) map[textAt]string {
 			if err != nil {
 				return err
 			}
-			note := func(n ast.Node, hint bool) {
-				lit, ok := n.(*ast.BasicLit)
-				if !ok || lit.Kind != token.STRING {
-					return
-				}
-				text, err := strconv.Unquote(lit.Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				at := files.Position(lit.Pos())
-				if !hint && texts[textAt{at.Filename, at.Line, true}] == text {
-					return
-				}
-				texts[textAt{at.Filename, at.Line, hint}] = text
-			}
-			ast.Inspect(file, func(n ast.Node) bool {
-				switch n := n.(type) {
-				case *ast.CallExpr:
-					if called, ok := n.Fun.(*ast.SelectorExpr); ok && (called.Sel.Name == "WithHint" || called.Sel.Name == "Hint") {
-						for _, arg := range n.Args {
-							note(arg, true)
-						}
-					}
-				case *ast.KeyValueExpr:
-					if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Hint" {
-						note(n.Value, true)
-					}
-				case *ast.BasicLit:
-					note(n, false)
-				}
-				return true
-			})
+			mustNoteTexts(t, files, file, texts)
 			return nil
 		})
 		if err != nil {
@@ -127,6 +101,43 @@ func mustTexts(t *testing.T, folders ...string) map[textAt]string {
 		}
 	}
 	return texts
+}
+
+// mustNoteTexts adds the strings of a file to texts. A hint is noted before the string in it.
+func mustNoteTexts(t *testing.T, files *token.FileSet, file *ast.File, texts map[textAt]string) {
+	t.Helper()
+	note := func(n ast.Node, hint bool) {
+		lit, ok := n.(*ast.BasicLit)
+		if !ok || lit.Kind != token.STRING {
+			return
+		}
+		text, err := strconv.Unquote(lit.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := files.Position(lit.Pos())
+		if !hint && texts[textAt{at.Filename, at.Line, true}] == text {
+			return
+		}
+		texts[textAt{at.Filename, at.Line, hint}] = text
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if called, ok := n.Fun.(*ast.SelectorExpr); ok && (called.Sel.Name == "WithHint" || called.Sel.Name == "Hint") {
+				for _, arg := range n.Args {
+					note(arg, true)
+				}
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Hint" {
+				note(n.Value, true)
+			}
+		case *ast.BasicLit:
+			note(n, false)
+		}
+		return true
+	})
 }
 
 // TestNodesAreCalledNodes reads the texts of commands and of the API: a machine that skerry node
