@@ -26,10 +26,7 @@ func TestDeadlineOfAnUnknownNodeDoesNotWaitForASweep(t *testing.T) {
 		defer background(t, l.Lead)()
 		synctest.Wait()
 		l.Beat(liveness.Beat{Node: "n", Epoch: c.mustConnect("n", ""), TTL: 10 * time.Second})
-		time.Sleep(15*time.Second - time.Millisecond)
-		c.expect("n=ready")
-		time.Sleep(2 * time.Millisecond)
-		c.expect("n=down")
+		c.expectDown(15*time.Second-time.Millisecond, 2*time.Millisecond)
 	})
 }
 
@@ -65,10 +62,7 @@ func TestBeatWhileTheDeadlineIsCommitted(t *testing.T) {
 					l.Beat(liveness.Beat{Node: "n", Epoch: epoch, TTL: 10 * time.Second})
 				}
 				defer background(t, l.Lead)()
-				time.Sleep(15*time.Second + 14*time.Second)
-				c.expect("n=ready")
-				time.Sleep(2 * time.Second)
-				c.expect("n=down")
+				c.expectDown(15*time.Second+14*time.Second, 2*time.Second)
 			})
 		})
 	}

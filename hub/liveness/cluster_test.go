@@ -97,6 +97,15 @@ func (c *cluster) expect(want string) {
 	}
 }
 
+// expectDown expects that the node n is still ready after a time, and down at most late after that.
+func (c *cluster) expectDown(ready, late time.Duration) {
+	c.tb.Helper()
+	time.Sleep(ready)
+	c.expect("n=ready")
+	time.Sleep(late)
+	c.expect("n=down")
+}
+
 var policy = liveness.Policy{MinTTL: 10 * time.Second, Grace: 5 * time.Second, MaxRate: 500}
 
 func newLiveness(c *cluster, forward func(context.Context, []liveness.Beat) error) *liveness.Liveness {

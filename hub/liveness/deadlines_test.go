@@ -51,10 +51,7 @@ func TestDeadlineIsTTLAndGraceAfterTheBeat(t *testing.T) {
 		defer background(t, l.Lead)()
 		synctest.Wait()
 		l.Beat(liveness.Beat{Node: "n", Epoch: epoch, TTL: 20 * time.Second})
-		time.Sleep(25*time.Second - time.Millisecond)
-		c.expect("n=ready")
-		time.Sleep(2 * time.Millisecond)
-		c.expect("n=down")
+		c.expectDown(25*time.Second-time.Millisecond, 2*time.Millisecond)
 	})
 }
 
@@ -124,11 +121,8 @@ func TestSessionThatNeverBeatGetsADeadline(t *testing.T) {
 		l := newLiveness(c, nil)
 		defer background(t, l.Lead)()
 		time.Sleep(time.Minute)
-		c.mustConnect("n", "") // committed by a hub that died before its first beat came
-		time.Sleep(14 * time.Second)
-		c.expect("n=ready")
-		time.Sleep(7 * time.Second) // found by a sweep within 5 s
-		c.expect("n=down")
+		c.mustConnect("n", "")                      // committed by a hub that died before its first beat came
+		c.expectDown(14*time.Second, 7*time.Second) // found by a sweep within 5 s
 	})
 }
 
@@ -164,9 +158,6 @@ func TestNewSessionDoesNotInheritADeadline(t *testing.T) {
 		l.Beat(liveness.Beat{Node: "n", Epoch: old, TTL: time.Hour})
 		time.Sleep(time.Minute)
 		c.mustConnect("n", "")
-		time.Sleep(14 * time.Second)
-		c.expect("n=ready")
-		time.Sleep(7 * time.Second) // found by a sweep within 5 s
-		c.expect("n=down")
+		c.expectDown(14*time.Second, 7*time.Second) // found by a sweep within 5 s
 	})
 }
