@@ -248,6 +248,19 @@ func mustVectors(tb testing.TB, path string) map[string][]byte {
 	return vectors
 }
 
+// As many rows as one frame may have, and no more.
+func TestRowsOfOneFrame(t *testing.T) {
+	for n, want := range map[int]bool{0: false, 1: true, syncproto.MaxUpdatesRows: true, syncproto.MaxUpdatesRows + 1: false} {
+		b, err := syncproto.EncodeMessage(syncproto.Updates{First: 1, Rows: make([][]byte, n)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := syncproto.DecodeMessage(syncproto.FrameUpdates, b); (err == nil) != want {
+			t.Errorf("decode %d rows: %v", n, err)
+		}
+	}
+}
+
 func TestRefusedBodies(t *testing.T) {
 	big := bytes.Repeat([]byte{0}, syncproto.MaxRow)
 	many := syncproto.Updates{First: 1, Rows: make([][]byte, syncproto.MaxUpdatesRows+1)}

@@ -416,6 +416,9 @@ func TestDesiredMayOvertakeTheAcknowledgement(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	hub, edge := hubIn(t, syncproto.SessionOpen), edgeIn(t, syncproto.SessionOpen)
+	if outs := hub.Frame(0, syncproto.StreamControl, syncproto.ProbeAck{}); outs != nil {
+		t.Errorf("an answer that nobody asked for: %+v", outs)
+	}
 	old := said(edge.Frame(0, syncproto.StreamControl, said(hub.Probe(1))[0]))[0]
 	answer := said(edge.Frame(0, syncproto.StreamControl, said(hub.Probe(2))[0]))[0]
 	if outs := hub.Frame(0, syncproto.StreamControl, old); outs != nil {

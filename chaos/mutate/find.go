@@ -166,7 +166,7 @@ func (f *finder) call(n *ast.ExprStmt) bool {
 		return true
 	}
 	name := f.text(call.Fun)
-	for _, word := range []string{"Log.", "log.", "panic", "Lock", "Unlock", "Close", "Stop", "cancel", "wg.", "Done"} {
+	for _, word := range []string{"Log.", "Logger.", "log.", "panic", "Lock", "Unlock", "Close", "Stop", "cancel", "wg.", "Done"} {
 		if strings.Contains(name, word) {
 			return false
 		}

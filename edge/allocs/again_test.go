@@ -8,6 +8,17 @@ import (
 	"skerry/fleet"
 )
 
+// TestNothingIsSaidOfWhatHasNoStatus: of an allocation that has none yet no row is made.
+func TestNothingIsSaidOfWhatHasNoStatus(t *testing.T) {
+	states := map[fleet.AllocID]allocs.State{
+		"new": {TaskStates: map[string]fleet.TaskState{"main": {State: fleet.TaskPending}}}, "runs": {ClientStatus: fleet.ClientRunning},
+	}
+	ts := allocs.Restatement(states, allocs.Moment{Boot: boot1}, "why")
+	if len(ts) != 1 || ts[0].Alloc != "runs" || ts[0].Message != "why" {
+		t.Errorf("rows: %+v", ts)
+	}
+}
+
 // TestReconnected: one row for each task that runs, with how long it has been, by
 // the machine's clock.
 func TestReconnected(t *testing.T) {

@@ -59,3 +59,12 @@ func Allowances(nodes []fleet.NodeID) int {
 	}
 	return len(all.of)
 }
+
+// PaidBack reports whether no row is on its way to the cluster.
+func (g *Gateway) PaidBack() bool {
+	if !g.budget.TryAcquire(MaxUpdates) {
+		return false
+	}
+	g.budget.Release(MaxUpdates)
+	return true
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/gateway"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -12,7 +13,12 @@ import (
 // ahead is a hub that has two rows of node1 by agent-1, whose machine is silent since.
 func ahead(t *testing.T, head fleet.Seq) (h *hub, applied []byte) {
 	t.Helper()
-	h = newHub(t, options{})
+	return aheadIn(t, head, options{})
+}
+
+func aheadIn(t *testing.T, head fleet.Seq, opts options) (h *hub, applied []byte) {
+	t.Helper()
+	h = newHub(t, opts)
 	w := h.mustDial(t, node1)
 	hello := w.hello(1, "agent-1")
 	hello.Last, hello.ChainHash = head, []byte("announced")
@@ -21,6 +27,9 @@ func ahead(t *testing.T, head fleet.Seq) (h *hub, applied []byte) {
 	w.send(syncproto.StreamUpdates, w.updates(1, fleet.Transition{Kind: fleet.TransitionAgent}, fleet.Transition{Kind: fleet.TransitionOperator}))
 	expect[syncproto.Applied](w, syncproto.StreamUpdates)
 	applied = w.chain
+	if !h.gateway.PaidBack() {
+		t.Error("rows that are applied still count as on their way")
+	}
 	w.vanish()
 	return h, applied
 }
@@ -49,6 +58,30 @@ func TestRevertedMachineGoesOn(t *testing.T) {
 	again.welcomed(hello)
 	if ack := again.beat(); ack.Applied != 2 || len(ack.ChainHash) == 0 {
 		t.Errorf("acknowledged with %+v, want where to go on", ack)
+	}
+}
+
+// The former session is another hub's, which is asked.
+func TestRevertedMachineOfAnotherHub(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		former gateway.Former
+		want   fleet.Code
+	}{
+		"silent": {gateway.Former{Answered: true}, fleet.CodePutBack},
+		"alive":  {gateway.Former{Answered: true, Alive: true}, fleet.CodeFork},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, _ := aheadIn(t, 2, options{probe: func(fleet.HubID, fleet.NodeID) (gateway.Former, error) { return tt.former, nil }})
+			n := h.mustNode(node1)
+			h.mustApply(state.SessionOpen{
+				NodeID: node1, Session: 2, Instance: n.Instance, BootID: n.BootID, Hub: "hub-2", Head: n.JournalHead, Now: time.Now().UnixNano(),
+			})
+			w := h.mustDial(t, node1)
+			w.send(syncproto.StreamControl, w.putBackHello(3, "agent-1", 1))
+			w.expectRefused(tt.want)
+		})
 	}
 }
 

@@ -155,9 +155,14 @@ func (v *verified) keepApart() {
 }
 
 func (v *verified) nodes() []fleet.NodeID {
-	ids := slices.AppendSeq(slices.Collect(maps.Keys(v.plan.NodeUpdate)), maps.Keys(v.plan.NodeAllocation))
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	ids := map[fleet.NodeID]bool{}
+	for id := range v.plan.NodeUpdate {
+		ids[id] = true
+	}
+	for id := range v.plan.NodeAllocation {
+		ids[id] = true
+	}
+	return slices.Sorted(maps.Keys(ids))
 }
 
 func (v *verified) empty() bool {
