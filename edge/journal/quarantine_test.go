@@ -330,6 +330,33 @@ func TestDatabaseThatIsNoDatabase(t *testing.T) {
 	}
 }
 
+// The row that is lost is the first one, of which no hub has heard.
+func TestFirstRowBecomesAGap(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 20, 0)
+	mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 1")
+	j := mustOpen(t, m.config(path))
+	defer mustClose(t, j)
+	if err := j.Rebase(t.Context(), 0, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if ts := mustReadAll(t, j); len(ts) < 20 || ts[0].Kind != fleet.TransitionGap || ts[0].Dropped != 1 || ts[1].ClientDescription != "row 1" {
+		t.Errorf("rows: %+v, want one lost, and then the second one", ts)
+	}
+}
+
+// The witness tells of one row, too: it is lost, and there is no more.
+func TestDatabaseOfOneRowThatIsNoDatabase(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.config(path), 1, 0)
+	mustWrite(t, path, bytes.Repeat([]byte("flash "), 5000))
+	j := mustOpen(t, m.config(path))
+	defer mustClose(t, j)
+	if q := mustQuarantine(t, j); q.EndUnknown || q.Lost != 1 {
+		t.Errorf("quarantined %+v, want one row lost", q)
+	}
+}
+
 func TestTruncatedDatabaseOpens(t *testing.T) {
 	m := newMachine()
 	src := dbPath(t)

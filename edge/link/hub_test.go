@@ -49,6 +49,8 @@ type cluster struct {
 	stuck bool
 	// status is what acknowledgements say of the node; "": ready.
 	status fleet.NodeStatus
+	// rowStatus is what answers to rows say of it; "": nothing.
+	rowStatus fleet.NodeStatus
 	// fast is by how much the hubs' clocks are.
 	fast time.Duration
 }
@@ -112,7 +114,7 @@ func (c *cluster) apply(u syncproto.Updates) (syncproto.Applied, *syncproto.Refu
 		c.rows, c.applied, c.chain = append(c.rows, t), seq, hash
 	}
 	c.index++
-	return syncproto.Applied{Last: c.applied}, nil
+	return syncproto.Applied{Last: c.applied, Status: c.rowStatus}, nil
 }
 
 // hub serves the edge, by HubSession, for a cluster.

@@ -12,6 +12,19 @@ import (
 // TestRejoinedOncePerDisconnect: what tells of running tasks is said once where the
 // cluster had missed the edge, however many sessions it takes until it is ready;
 // not at the first session, and not after a blip.
+// That the node is ready is heard with the answer to the last of its rows, and not a beat later.
+func TestReadyByTheAnswerToARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.hub(hubAddr)
+		w.cluster.with(func() { w.cluster.status, w.cluster.rowStatus = fleet.NodeInitializing, fleet.NodeReady })
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		w.journal.record(running(1))
+		w.until(3*time.Second, "hear that it is ready", func() bool { return w.link.Status().NodeStatus == fleet.NodeReady })
+	})
+}
+
 func TestRejoinedOncePerDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

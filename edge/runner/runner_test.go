@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -505,6 +506,12 @@ func TestUnhealthyRestartsCount(t *testing.T) {
 				unhealthy()
 				a.mustEnd()
 				m.mustBe(fleet.ClientFailed)
+				says := func(row fleet.Transition) bool {
+					return row.Event != nil && row.Event.Type == fleet.TaskNotRestarting && strings.Contains(row.Event.DisplayMessage, "check c is unhealthy")
+				}
+				if told := m.journal.told(); !slices.ContainsFunc(told, says) {
+					t.Errorf("no event says why it is not restarted: %+v", told)
+				}
 			})
 		})
 	}
