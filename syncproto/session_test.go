@@ -414,6 +414,21 @@ func TestDesiredMayOvertakeTheAcknowledgement(t *testing.T) {
 	}
 }
 
+// An edge offers the versions that it is told to, or the newest.
+func TestOfferedVersions(t *testing.T) {
+	for offered, want := range map[uint16]uint16{0: syncproto.Version, 7: 7} {
+		h := hello()
+		h.Versions = nil
+		if offered > 0 {
+			h.Versions = []uint16{offered}
+		}
+		m := said(syncproto.NewEdgeSession().Start(0, h))
+		if got := m[0].(syncproto.Hello).Versions; len(got) != 1 || got[0] != want {
+			t.Errorf("told %d: it offers %v, want %d", offered, got, want)
+		}
+	}
+}
+
 func TestProbes(t *testing.T) {
 	hub, edge := hubIn(t, syncproto.SessionOpen), edgeIn(t, syncproto.SessionOpen)
 	if outs := hub.Frame(0, syncproto.StreamControl, syncproto.ProbeAck{}); outs != nil {
