@@ -1,0 +1,172 @@
+package allocs_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"skerry/edge/allocs"
+	"skerry/fleet"
+)
+
+// factory makes runners that do nothing but record, and remembers them.
+type factory struct {
+	mu   sync.Mutex
+	made map[fleet.AllocID][]*runner
+	fail error
+}
+
+func (f *factory) newRunner(a fleet.Alloc, last allocs.LastState, rec allocs.Recorder) (allocs.Runner, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	r := &runner{alloc: a, last: last, rec: rec, stop: make(chan string, 1), finish: make(chan error)}
+	if f.made == nil {
+		f.made = map[fleet.AllocID][]*runner{}
+	}
+	f.made[a.ID] = append(f.made[a.ID], r)
+	return r, nil
+}
+
+func (f *factory) of(id fleet.AllocID) []*runner { f.mu.Lock(); defer f.mu.Unlock(); return f.made[id] }
+
+type runner struct {
+	alloc  fleet.Alloc
+	last   allocs.LastState
+	rec    allocs.Recorder
+	stop   chan string
+	finish chan error // makes Run return, with nothing recorded
+
+	mu        sync.Mutex
+	updates   []fleet.Index
+	restarted []string
+	stops     int
+	linger    atomic.Bool // it goes on when it is told to stop
+	did       []string    // "hasten" and "stop", in their order
+}
+
+func (r *runner) Run(ctx context.Context) error {
+	select {
+	case reason := <-r.stop:
+		return r.end(ctx, reason)
+	default:
+	}
+	up := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: r.alloc.ID, ClientStatus: fleet.ClientRunning, Task: "t", TaskState: &fleet.TaskState{State: fleet.TaskRunning}}
+	if err := r.rec.Record(ctx, up); err != nil {
+		return err
+	}
+	select {
+	case reason := <-r.stop:
+		if r.linger.Load() {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return r.end(ctx, reason)
+	case err := <-r.finish:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *runner) end(ctx context.Context, reason string) error {
+	return r.rec.Record(ctx, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: r.alloc.ID, ClientStatus: fleet.ClientComplete, ClientDescription: reason})
+}
+
+func (r *runner) Update(a fleet.Alloc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.updates = append(r.updates, a.AllocModifyIndex)
+}
+
+func (r *runner) Stop(reason string) {
+	r.mu.Lock()
+	r.stops++
+	r.did = append(r.did, "stop")
+	r.mu.Unlock()
+	r.stop <- reason
+}
+
+func (r *runner) Hasten() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.did = append(r.did, "hasten")
+}
+
+func (r *runner) Restart(_ context.Context, task, reason string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restarted = append(r.restarted, task+": "+reason)
+	return nil
+}
+
+func (r *runner) RestartUnhealthy(_ context.Context, task, reason string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restarted = append(r.restarted, task+": unhealthy, "+reason)
+	return nil
+}
+
+func (r *runner) Signal(_ context.Context, task, signal, reason string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restarted = append(r.restarted, task+": "+signal+", "+reason)
+	return nil
+}
+
+func job(stopAfter *time.Duration) *fleet.Job {
+	g := fleet.TaskGroup{Name: "g", Tasks: []fleet.Task{{Name: "t"}}}
+	if stopAfter != nil {
+		g.Disconnect = &fleet.Disconnect{StopOnClientAfter: stopAfter}
+	}
+	return &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{g}}
+}
+
+func want(id fleet.AllocID, stopAfter time.Duration) allocs.Want {
+	var after *time.Duration
+	if stopAfter > 0 {
+		after = &stopAfter
+	}
+	return allocs.Want{Alloc: fleet.Alloc{ID: id, TaskGroup: "g", Job: job(after), AllocModifyIndex: 1}}
+}
+
+// life is one life of the agent.
+type life struct {
+	*allocs.Allocs
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func mustLive(t testing.TB, n *notebook, f *factory, change func(*allocs.Config)) *life {
+	t.Helper()
+	cfg := allocs.Config{Desired: n, Past: n, Recorder: n, NewRunner: f.newRunner, BootID: n.boot, Dir: t.TempDir()}
+	if change != nil {
+		change(&cfg)
+	}
+	a, err := allocs.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &life{Allocs: a, cancel: cancel, ended: make(chan error, 1)}
+	go func() { l.ended <- a.Run(ctx) }()
+	t.Cleanup(l.end)
+	return l
+}
+
+// end stops this life of the agent; tasks go on.
+func (l *life) end() {
+	l.cancel()
+	if err, ok := <-l.ended; ok && err != nil {
+		panic(err)
+	}
+	select {
+	case <-l.ended:
+	default:
+		close(l.ended)
+	}
+}

@@ -1,0 +1,212 @@
+package allocs_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"skerry/edge/allocs"
+	"skerry/fleet"
+	"skerry/syncproto"
+)
+
+const (
+	boot1 = fleet.BootID("11111111-1111-4111-8111-111111111111")
+	boot2 = fleet.BootID("22222222-2222-4222-8222-222222222222")
+)
+
+// notebook is a journal in memory: what allocs wants of one, and no more.
+type notebook struct {
+	mu     sync.Mutex
+	boot   fleet.BootID
+	wants  map[fleet.AllocID]allocs.Want
+	states map[fleet.AllocID]allocs.State
+	rows   []fleet.Transition
+	acked  fleet.Seq
+	beat   time.Time // zero: never
+	fenced string
+	blind  bool // no hub has said what the time is
+	mark   time.Duration
+	full   bool                 // the disk takes nothing
+	mono   func() time.Duration // nil: tasks' states are not kept
+	// handles are by allocation and key.
+	handles map[fleet.AllocID]map[string][]byte
+}
+
+func newNotebook() *notebook {
+	return &notebook{boot: boot1, wants: map[fleet.AllocID]allocs.Want{}, states: map[fleet.AllocID]allocs.State{}}
+}
+
+func (n *notebook) Wants(context.Context) (map[fleet.AllocID]allocs.Want, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	wants := map[fleet.AllocID]allocs.Want{}
+	for id, w := range n.wants {
+		wants[id] = w
+	}
+	return wants, nil
+}
+
+func (n *notebook) Deliver(_ context.Context, d syncproto.Desired) ([]string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, r := range d.Run {
+		w := n.wants[r.ID]
+		w.Alloc.ID, w.Alloc.AllocModifyIndex, w.Mentioned = r.ID, r.ModifyIndex, d.Index
+		if r.JobHash != "" {
+			w.Alloc.Job, w.Alloc.TaskGroup = job(nil), "g"
+		}
+		n.wants[r.ID] = w
+	}
+	for _, s := range d.Stop {
+		w := n.wants[s.ID]
+		w.Alloc.ID, w.Stop, w.StopReason, w.Mentioned, w.Windows = s.ID, true, s.Reason, d.Index, nil
+		w.NoDelay = w.NoDelay || s.NoDelay
+		for _, window := range s.Windows {
+			w.Windows = append(w.Windows, fleet.UpdateWindow(window))
+		}
+		n.wants[s.ID] = w
+	}
+	return nil, nil
+}
+
+func (n *notebook) Adopt(ctx context.Context, d syncproto.Desired) error {
+	_, err := n.Deliver(ctx, d)
+	return err
+}
+
+func (n *notebook) Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error {
+	if err := n.Record(ctx, ts...); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	w := n.wants[stop.ID]
+	if !w.Stop || len(w.Windows) > 0 {
+		w.StopReason = stop.Reason
+	}
+	w.Stop, w.Windows, w.NoDelay = true, nil, w.NoDelay || stop.NoDelay
+	n.wants[stop.ID] = w
+	return nil
+}
+
+func (n *notebook) KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error {
+	n.mu.Lock()
+	for _, id := range ids {
+		w := n.wants[id]
+		w.KeptStopped = kept
+		n.wants[id] = w
+	}
+	n.mu.Unlock()
+	return n.Record(ctx, ts...)
+}
+
+func (n *notebook) Remove(_ context.Context, id fleet.AllocID) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.wants, id)
+	return nil
+}
+
+func (n *notebook) Record(_ context.Context, ts ...fleet.Transition) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.full {
+		return errors.New("the disk is full")
+	}
+	for _, t := range ts {
+		t.Seq = fleet.Seq(len(n.rows) + 1)
+		n.rows = append(n.rows, t)
+		s := n.states[t.Alloc]
+		s.BootID, s.Seq = n.boot, t.Seq
+		if t.ClientStatus != "" {
+			s.ClientStatus, s.ClientDescription = t.ClientStatus, t.ClientDescription
+		}
+		if t.Healthy != nil {
+			s.Healthy, s.HealthOf = t.Healthy, t.Deployment
+		}
+		if n.mono != nil {
+			s = n.noteTask(s, t)
+		}
+		n.states[t.Alloc] = s
+	}
+	return nil
+}
+
+// noteTask keeps what a row says of a task, and since when it runs.
+func (n *notebook) noteTask(s allocs.State, t fleet.Transition) allocs.State {
+	if t.TaskState == nil {
+		return s
+	}
+	s.TaskStates, s.Since = maps.Clone(s.TaskStates), maps.Clone(s.Since)
+	if s.TaskStates == nil {
+		s.TaskStates = map[string]fleet.TaskState{}
+	}
+	if s.Since == nil {
+		s.Since = map[string]time.Duration{}
+	}
+	s.TaskStates[t.Task] = *t.TaskState
+	if delete(s.Since, t.Task); t.TaskState.State == fleet.TaskRunning {
+		s.Since[t.Task] = n.mono() - t.TaskState.RunningFor
+	}
+	return s
+}
+
+func (n *notebook) PutHandle(ctx context.Context, id fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error {
+	if err := n.Record(ctx, ts...); err != nil && len(ts) > 0 {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.handles == nil {
+		n.handles = map[fleet.AllocID]map[string][]byte{}
+	}
+	if n.handles[id] == nil {
+		n.handles[id] = map[string][]byte{}
+	}
+	n.handles[id][key] = handle
+	return nil
+}
+
+func (n *notebook) Handles(_ context.Context, id fleet.AllocID) (map[string][]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.handles[id]), nil
+}
+
+func (n *notebook) States() map[fleet.AllocID]allocs.State {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	states := map[fleet.AllocID]allocs.State{}
+	for id, s := range n.states {
+		states[id] = s
+	}
+	return states
+}
+
+func (n *notebook) Acknowledged() fleet.Seq { n.mu.Lock(); defer n.mu.Unlock(); return n.acked }
+func (n *notebook) Fenced() string          { n.mu.Lock(); defer n.mu.Unlock(); return n.fenced }
+
+func (n *notebook) Away() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.beat.IsZero() {
+		return 0
+	}
+	return time.Since(n.beat)
+}
+
+func (n *notebook) HubNow() (time.Time, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.blind {
+		return time.Time{}, false
+	}
+	return time.Now(), true
+}
+
+func (n *notebook) MarkEvery(d time.Duration) { n.mu.Lock(); defer n.mu.Unlock(); n.mark = d }
+
+func (n *notebook) set(f func()) { n.mu.Lock(); defer n.mu.Unlock(); f() }
