@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"skerry/edge/allocs"
 	"skerry/fleet"
@@ -74,6 +75,21 @@ func TestStoppedOnSiteStaysStopped(t *testing.T) {
 		mustBegin("b2", 1)
 		if !slices.ContainsFunc(n.rows, func(row fleet.Transition) bool { return row.Message == "may run again: mended" }) {
 			t.Error("no row says that it may run again")
+		}
+	})
+}
+
+// TestSilenceIsThatOfTheShortest: the link may be silent for a third of the shortest
+// stop_on_client_after of what runs, in whatever order they are looked at.
+func TestSilenceIsThatOfTheShortest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newNotebook(), &factory{}
+		n.wants["a"], n.wants["b"], n.wants["c"], n.wants["d"] = want("a", time.Hour), want("b", 30*time.Second), want("c", time.Minute), want("d", 0)
+		l := mustLive(t, n, f, nil)
+		<-l.Recovered()
+		synctest.Wait()
+		if got := l.Silence(); got != 10*time.Second {
+			t.Errorf("the link may be silent for %s, want 10s", got)
 		}
 	})
 }

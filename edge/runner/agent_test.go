@@ -85,13 +85,12 @@ func rawFactory(dir string) (*runner.Factory, error) {
 	if err != nil {
 		return nil, err
 	}
-	begin := time.Now()
 	return &runner.Factory{
 		Drivers: map[string]drivers.Driver{rawexec.Name: driver},
 		Node:    func() fleet.Node { return fleet.Node{} },
 		Dirs:    runner.Dirs{Allocs: filepath.Join(dir, "allocs"), State: filepath.Join(dir, "tasks")},
 		BootID:  "boot-1",
-		Mono:    func() time.Duration { return time.Since(begin) },
+		Mono:    func() time.Duration { return time.Duration(time.Now().UnixNano()) }, // goes on from process to process
 		Now:     time.Now,
 		Log:     slog.New(slog.DiscardHandler),
 	}, nil
@@ -204,6 +203,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 		t.Run(step, func(t *testing.T) {
 			dir, alloc := t.TempDir(), allocOf(fleet.JobTypeService, nil, shell("a", "while :; do sleep 1; done"))
 			mustWriteAlloc(t, dir, alloc)
+			began := time.Now()
 			mustAgent(t, dir, step).mustBeKilled()
 
 			second := mustAgent(t, dir, "")
@@ -237,6 +237,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 			counts := map[string]int{}
 			for _, row := range j.rows {
 				counts[row.Event.Type]++
+				if s := row.TaskState; s != nil && s.RunningFor > time.Since(began) {
+					t.Errorf("%s: it is said to have run for %s", row.Event.Type, s.RunningFor)
+				}
 			}
 			for _, once := range []string{fleet.TaskReceived, fleet.TaskStarted, fleet.TaskTerminated, fleet.TaskKilled} {
 				if counts[once] != 1 {

@@ -40,6 +40,26 @@ func TestDescriptionsAreCommittedAtARate(t *testing.T) {
 	}
 }
 
+// What an edge says of its machine is said of its own node, whatever id it names.
+func TestNobodyDescribesAnother(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	w := h.mustDial(t, node1)
+	w.open(1, "agent-1")
+	n := describe(node2)
+	n.Meta = map[string]string{"said": "by node1"}
+	w.beats++
+	w.send(syncproto.StreamControl, syncproto.Heartbeat{Number: w.beats, Node: n, Hash: []byte("h2")})
+	expect[syncproto.HeartbeatAck](w, syncproto.StreamControl)
+	h.eventually("the description is its own node's", func(v *state.View) bool {
+		n, _ := v.Node(node1)
+		return n.Meta["said"] == "by node1"
+	})
+	if _, ok := h.View().Node(node2); ok {
+		t.Error("it made a node of another id")
+	}
+}
+
 // B5: a hub reads all rows of an edge that sends faster than it may, but later.
 func TestRowsAreReadAtARate(t *testing.T) {
 	t.Parallel()
