@@ -127,9 +127,10 @@ type hub struct {
 	tls      *tls.Config
 	wg       sync.WaitGroup
 
-	mu    sync.Mutex
-	conns []*transport.Conn
-	steps []chan func(*syncproto.HubSession) []syncproto.Output
+	mu       sync.Mutex
+	conns    []*transport.Conn
+	controls []*transport.Stream // of each connection
+	steps    []chan func(*syncproto.HubSession) []syncproto.Output
 }
 
 func startHub(tb testing.TB, n *transporttest.Net, server *tls.Config, c *cluster, addr string) *hub {
@@ -208,6 +209,7 @@ func (h *hub) serve(conn *transport.Conn) {
 	steps := make(chan func(*syncproto.HubSession) []syncproto.Output, 8)
 	h.mu.Lock()
 	h.conns, h.steps = append(h.conns, conn), append(h.steps, steps)
+	h.controls = append(h.controls, streams[syncproto.StreamControl])
 	h.mu.Unlock()
 	h.loop(conn, &streams, in, steps)
 }

@@ -336,3 +336,25 @@ func TestSlowCommitIsNoDeadLink(t *testing.T) {
 		w.until(time.Second, "connect", w.connected)
 	})
 }
+
+// A hub ends one stream of a connection that lives on: the session is over, with a reason.
+func TestEndOfAStreamEndsTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		h := w.hub(hubAddr)
+		var told []*fleet.Error // by Run's goroutine
+		w.cfg.Ended = func(why *fleet.Error) { told = append(told, why) }
+		w.run()
+		w.until(time.Second, "connect", w.connected)
+		h.mu.Lock()
+		control := h.controls[0]
+		h.mu.Unlock()
+		if err := control.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		w.until(5*time.Minute, "come back", func() bool { return len(w.cluster.seen().hellos) == 2 })
+		if len(told) != 1 || told[0] == nil || told[0].Message == "" {
+			t.Errorf("the session ended with %v", told)
+		}
+	})
+}
