@@ -19,6 +19,8 @@ type Placement struct {
 	Edges  int
 	CPU    int // MHz of each edge
 	Count  int // of the job's allocations, each of 100 MHz and 10 MB
+	// HubFlags are added to the hubs' command lines.
+	HubFlags []string
 }
 
 // What an allocation of a Placement takes.
@@ -39,7 +41,7 @@ func (p Placement) Run(ctx context.Context) error {
 	edges := swarm.Config{Edges: p.Edges, Resources: fleet.Resources{
 		CPU: p.CPU, MemoryMB: placementMemoryMB * p.CPU / placementCPU, DiskMB: max(32768, p.CPU),
 	}}
-	return p.within(ctx, size{hubs: rejoinHubs}, func(s *stage) error {
+	return p.within(ctx, size{hubs: rejoinHubs, hubFlags: p.HubFlags}, func(s *stage) error {
 		return s.withSwarm(ctx, edges, p.took, func(ctx context.Context, edges *swarm.Swarm) error { return p.measure(ctx, s, edges) })
 	})
 }

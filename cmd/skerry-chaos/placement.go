@@ -21,6 +21,7 @@ func placement(s *common) *cobra.Command {
 	f := c.Flags()
 	f.IntVar(&p.Edges, "edges", 500, "number of edges")
 	f.IntVar(&p.CPU, "cpu", 4000, "MHz of each edge")
+	f.StringSliceVar(&p.HubFlags, "hub-flag", nil, "flag that is added to the hubs' command lines; may be repeated")
 	f.IntVar(&p.Count, "count", 10000, "allocations of the job, each of 100 MHz")
 	return c
 }
