@@ -16,6 +16,7 @@ import (
 // of it takes. The hubs are processes, the edges live in this one and run simulated tasks.
 type Placement struct {
 	Ground // a faultnet.Plain
+	Hubs   int
 	Edges  int
 	CPU    int // MHz of each edge
 	Count  int // of the job's allocations, each of 100 MHz and 10 MB
@@ -31,17 +32,17 @@ const (
 
 // Run measures.
 func (p Placement) Run(ctx context.Context) error {
-	if p.Edges < 1 || p.CPU < 1 || p.Count < 1 {
-		return errors.New("a placement needs at least one edge, one MHz and one allocation")
+	if p.Hubs < 1 || p.Edges < 1 || p.CPU < 1 || p.Count < 1 {
+		return errors.New("a placement needs at least one hub, one edge, one MHz and one allocation")
 	}
 	if room := p.Edges * (p.CPU / placementCPU); p.Count > room {
 		return fmt.Errorf("%d allocations of %d MHz do not fit: %d edges of %d MHz have room for %d", p.Count, placementCPU, p.Edges, p.CPU, room)
 	}
-	p.say("%d edges of %d MHz, one job of %d allocations, %d hubs; all on %d cores", p.Edges, p.CPU, p.Count, rejoinHubs, runtime.NumCPU())
+	p.say("%d edges of %d MHz, one job of %d allocations, %d hubs; all on %d cores", p.Edges, p.CPU, p.Count, p.Hubs, runtime.NumCPU())
 	edges := swarm.Config{Edges: p.Edges, Resources: fleet.Resources{
 		CPU: p.CPU, MemoryMB: placementMemoryMB * p.CPU / placementCPU, DiskMB: max(32768, p.CPU),
 	}}
-	return p.within(ctx, size{hubs: rejoinHubs, hubFlags: p.HubFlags}, func(s *stage) error {
+	return p.within(ctx, size{hubs: p.Hubs, hubFlags: p.HubFlags}, func(s *stage) error {
 		return s.withSwarm(ctx, edges, p.took, func(ctx context.Context, edges *swarm.Swarm) error { return p.measure(ctx, s, edges) })
 	})
 }

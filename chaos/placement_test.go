@@ -15,7 +15,7 @@ func TestPlacement(t *testing.T) {
 	g, _ := mustGround(t)
 	var said bytes.Buffer
 	g.Net, g.Out = faultnet.NewPlain(), &said
-	p := chaos.Placement{Ground: g, Edges: 10, CPU: 2000, Count: 150}
+	p := chaos.Placement{Ground: g, Hubs: 1, Edges: 10, CPU: 2000, Count: 150}
 	if err := p.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}

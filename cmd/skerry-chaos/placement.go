@@ -19,6 +19,7 @@ func placement(s *common) *cobra.Command {
 		})
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the network is replaced
 	f := c.Flags()
+	f.IntVar(&p.Hubs, "hubs", 3, "number of hubs")
 	f.IntVar(&p.Edges, "edges", 500, "number of edges")
 	f.IntVar(&p.CPU, "cpu", 4000, "MHz of each edge")
 	f.StringSliceVar(&p.HubFlags, "hub-flag", nil, "flag that is added to the hubs' command lines; may be repeated")
