@@ -59,7 +59,7 @@ edge                    < fleet syncproto
 
 chaos/fabric            <
 chaos/deterministic     <
-chaos/mutate            <
+chaos/mutate            < chaos/proc
 chaos/faultnet          <
 chaos/proc              <
 chaos/check             < fleet

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"skerry/chaos/proc"
 )
 
 // What becomes of a mutant.
@@ -100,8 +102,14 @@ func (c Config) isFinal(outcome string) bool {
 // one plays one mutant.
 func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, err error) {
 	began := time.Now()
-	defer func() { r.Took = time.Since(began) }()
+	defer func() {
+		err = errors.Join(err, c.endLeftovers())
+		r.Took = time.Since(began)
+	}()
 	r = Result{Mutant: m}
+	if err := os.MkdirAll(c.temporary(), 0o700); err != nil {
+		return r, fmt.Errorf("make the folder of temporary files: %w", err)
+	}
 	overlay, err := c.overlay(m)
 	if err != nil {
 		return r, err
@@ -145,6 +153,15 @@ func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, er
 	return r, nil
 }
 
+// temporary is the folder of what a mutant's tests leave.
+func (c Config) temporary() string { return filepath.Join(c.Work, "tmp") }
+
+// endLeftovers ends the processes that a mutant's tests left running, and removes their files:
+// a mutant may forget its tasks.
+func (c Config) endLeftovers() error {
+	return errors.Join(proc.KillBelow(c.temporary()), os.RemoveAll(c.temporary()))
+}
+
 // overlay writes the changed file, and the description that go build wants of it.
 func (c Config) overlay(m Mutant) (string, error) {
 	source, err := os.ReadFile(filepath.Join(c.Root, m.File))
@@ -169,12 +186,12 @@ func (c Config) test(ctx context.Context, overlay, folder string) (string, bool)
 }
 
 // command runs a program in the module, without what cgo adds, and returns what it says,
-// and whether it ended well.
+// and whether it ended well. Its temporary files are below Work.
 func (c Config) command(ctx context.Context, limit time.Duration, name string, args ...string) (string, bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = c.Root, append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Dir, cmd.Env = c.Root, append(os.Environ(), "CGO_ENABLED=0", "TMPDIR="+c.temporary())
 	said, err := cmd.CombinedOutput()
 	return string(said), err == nil
 }
