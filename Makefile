@@ -11,7 +11,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios planted mutants cross conformance fuzz
+.PHONY: build measure measure-record operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios planted mutants cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -51,12 +51,19 @@ bench: build ## benchmarks, then memory and size of the real programs
 	go test -run '^$$' -bench . -benchmem ./...
 	bin/skerry-chaos footprint --bin bin
 
+measure: ## how the source reads: names, documentation, imports, size
+	@go run ./internal/measure
+
+measure-record: ## lower the ceilings of make lint to what has become better
+	go run ./internal/measure -record
+
 lint: ## static checks, and that everything compiles where it shall run
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt -w on these files"; exit 1; }
 	go vet ./...
 	go vet -tags operations ./docs
 	cd chaos/prometheus && go vet ./...
 	go tool staticcheck ./...
+	go run ./internal/measure -check
 	$(MAKE) --no-print-directory cross
 
 cross: ## compiles for every system that is supported

@@ -69,6 +69,8 @@ chaos/report            < fleet chaos/check chaos/history
 chaos/operator          < fleet hub/api
 chaos                   < fleet syncproto hub edge drivers
 
+internal                <
+
 cmd                     < fleet reconcile syncproto drivers devices hub edge chaos
 `
 
