@@ -17,7 +17,6 @@ const firstStaticPort, staticPorts = 8080, 3
 // another rule than that of the hub: by max_run_duration, or only when they are killed.
 func (d *drawer) claims() {
 	d.rng = rand.New(rand.NewPCG(d.s.Seed, claimStream))
-	spare := len(d.s.Topology.Edges) / 2 // a job that leaves room elsewhere
 	for i := range d.s.Jobs {
 		j := &d.s.Jobs[i]
 		if j.HCL != "" {
@@ -29,8 +28,8 @@ func (d *drawer) claims() {
 		case d.chance(40):
 			j.Ports = 1 + d.rng.IntN(2)
 		}
-		if j.Type != fleet.JobTypeService || j.Count > spare || j.Site != "" {
-			continue
+		if j.Type != fleet.JobTypeService || j.Site != "" || 2*j.Count > d.edgesOf(j.Pool) {
+			continue // with claims it would leave no room elsewhere
 		}
 		switch {
 		case d.chance(15) && j.Rollout.Canary == 0 && j.Pool == fleet.AllPools:
@@ -41,6 +40,17 @@ func (d *drawer) claims() {
 			j.Devices = 1
 		}
 	}
+}
+
+// edgesOf counts the edges of a pool.
+func (d *drawer) edgesOf(pool string) int {
+	n := 0
+	for _, e := range d.s.Topology.Edges {
+		if pool == fleet.AllPools || e.Pool == pool {
+			n++
+		}
+	}
+	return n
 }
 
 // limit gives a batch job a max_run_duration: one that its tasks meet, or one that they

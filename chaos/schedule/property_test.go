@@ -45,8 +45,17 @@ func TestDrawnSchedulesAreValid(t *testing.T) {
 			fits := func(e schedule.Edge) bool {
 				return (j.Pool == fleet.AllPools || j.Pool == e.Pool) && (j.Site == "" || j.Site == e.Site)
 			}
-			if !slices.ContainsFunc(s.Topology.Edges, fits) {
+			edges := 0
+			for _, e := range s.Topology.Edges {
+				if fits(e) {
+					edges++
+				}
+			}
+			if edges == 0 {
 				t.Fatalf("no edge may run job %s\nin\n%s", j.ID, s)
+			}
+			if claims := j.Port > 0 || j.Cores > 0 || j.Devices > 0; claims && 2*j.Count > edges {
+				t.Fatalf("job %s may lack room: it claims what few have\nin\n%s", j.ID, s)
 			}
 		}
 		back, err := schedule.Parse("drawn.txt", []byte(s.String()))
