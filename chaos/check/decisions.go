@@ -17,6 +17,7 @@ type decisions struct {
 	replays map[fleet.NodeID]bool          // nodes whose history comes in
 	gone    map[fleet.NodeID]time.Duration // since when nodes are out of sight
 	told    map[string]bool
+	excused map[string]bool // commands that gave too much to a node whose edge runs what had ended
 }
 
 // conclusion is what hubs last concluded about an allocation.
@@ -49,7 +50,7 @@ func (c *conclusion) away(a *fleet.Alloc, now time.Duration) {
 }
 
 func newDecisions() *decisions {
-	return &decisions{status: map[fleet.AllocID]*conclusion{}, replays: map[fleet.NodeID]bool{}, gone: map[fleet.NodeID]time.Duration{}, told: map[string]bool{}}
+	return &decisions{status: map[fleet.AllocID]*conclusion{}, replays: map[fleet.NodeID]bool{}, gone: map[fleet.NodeID]time.Duration{}, told: map[string]bool{}, excused: map[string]bool{}}
 }
 
 func (t *decisions) see(s *scene, o *Observation) {
@@ -113,19 +114,36 @@ func (t *decisions) entry(s *scene, a *Applied) {
 			s.reach(BranchDisconnected)
 		}
 	}
-	for _, l := range e.Loads {
+	t.loads(s, a)
+	t.unknownOnReady(s, a)
+	t.allocs(s, e.Allocs)
+}
+
+// loads judges what an entry puts on its nodes. One that was excused is so, too, when it is
+// applied again from an older copy.
+func (t *decisions) loads(s *scene, a *Applied) {
+	for _, l := range a.Effects.Loads {
 		s.judge(NoOvercommit)
-		if dim := l.Used.Exceeds(l.Free); dim != "" && !s.revived(l.Name) {
+		dim := l.Used.Exceeds(l.Free)
+		if dim == "" && l.Clash == "" {
+			continue
+		}
+		if s.revived(l.Name) {
+			if len(t.excused) > keptTold {
+				clear(t.excused)
+			}
+			t.excused[a.Command] = true
+		}
+		if t.excused[a.Command] {
+			continue
+		}
+		if dim != "" {
 			s.broke(NoOvercommit, l.Name, "entry %d over-commits it in %s: %+v of %+v", a.Index, dim, l.Used, l.Free)
 		}
-	}
-	for _, l := range e.Loads {
-		if l.Clash != "" && !s.revived(l.Name) {
+		if l.Clash != "" {
 			s.broke(NoOvercommit, l.Name, "entry %d gives two allocations of it the same: %s", a.Index, l.Clash)
 		}
 	}
-	t.unknownOnReady(s, a)
-	t.allocs(s, e.Allocs)
 }
 
 // unknownOnReady judges that a plan makes nothing unknown on a node that is ready: one that

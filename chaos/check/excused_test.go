@@ -283,6 +283,8 @@ func TestExcused(t *testing.T) {
 			p.spoil = nil
 			p.look()
 			p.allocs[p.id].AllocatedResources.CPU = 10
+			p.pass(2 * allLimits.Heal)
+			p.putBack(p.index) // the same entry is applied again, long after the damage
 		}},
 		{"a history with a damage in it that is applied again", nil, func(p *plant) {
 			p.row(p.e, fleet.Transition{Kind: fleet.TransitionGap, Message: "the journal was damaged"})
