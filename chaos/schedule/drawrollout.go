@@ -103,9 +103,12 @@ func (d *drawer) nextID(trade string) fleet.JobID {
 	return fleet.JobID(trade + "-" + strconv.Itoa(len(d.s.Jobs)+1))
 }
 
-// do adds a step, unless a restored copy would forget it or the job has one at that
-// time.
+// do adds a step, unless a restored copy would forget it, the job has one at that time, or
+// begins only then.
 func (d *drawer) do(step Step) {
+	if j, known := d.s.Job(step.Job); known && step.At <= j.Start {
+		return
+	}
 	taken := slices.ContainsFunc(d.s.Steps, func(s Step) bool { return s.Job == step.Job && s.At == step.At })
 	if taken || d.forgotten(step.At) || len(d.s.Steps) >= MaxSteps {
 		return

@@ -199,7 +199,7 @@ func (d *drawer) steps() []Step {
 	var steps []Step
 	for _, at := range times {
 		j := pick(d.rng, d.s.Jobs...)
-		if at < j.Start || slices.ContainsFunc(steps, func(s Step) bool { return s.Job == j.ID && s.At == at }) {
+		if at <= j.Start || slices.ContainsFunc(steps, func(s Step) bool { return s.Job == j.ID && s.At == at }) {
 			continue // it is not there yet, or nobody could say which of both is wanted
 		}
 		step := Step{At: at, Job: j.ID}

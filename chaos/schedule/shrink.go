@@ -242,7 +242,7 @@ func legal(s Schedule) []Step {
 	}
 	return slices.DeleteFunc(slices.Clone(s.Steps), func(step Step) bool {
 		j, known := s.Job(step.Job)
-		if !known || step.At < j.Start || step.At > s.Length {
+		if !known || step.At <= j.Start || step.At > s.Length {
 			return true
 		}
 		var ps Problems

@@ -144,8 +144,8 @@ func (s Schedule) checkSteps(ps *Problems) {
 		case !known:
 			ps.add(PartStep, i, "there is no job %q", step.Job)
 			continue
-		case step.At < starts[step.Job]:
-			ps.add(PartStep, i, "job %s is registered only at %s", step.Job, formatDuration(starts[step.Job]))
+		case step.At <= starts[step.Job]:
+			ps.add(PartStep, i, "job %s is registered at %s, and a step comes later", step.Job, formatDuration(starts[step.Job]))
 			continue
 		}
 		switch j := jobs[step.Job]; {
