@@ -281,6 +281,48 @@ func TestAwayIsMissed(t *testing.T) {
 	}
 }
 
+// TestDrainedAndAwayIsAwaited has a system job's allocation told to stop by a drain on an edge
+// that is away. The drain is over, so the edge gets the newest version when it is back: its site
+// goes without.
+func TestDrainedAndAwayIsAwaited(t *testing.T) {
+	p := furnished(t)
+	everywhere := func(changes ...func(*fleet.TaskGroup)) *fleet.Job {
+		j := shop(func(g *fleet.TaskGroup) {
+			g.Count = 0
+			for _, change := range changes {
+				change(g)
+			}
+		})
+		j.ID, j.Name, j.Type = "everywhere", "everywhere", fleet.JobTypeSystem
+		return j
+	}
+	p.apply(state.JobRegister{Job: everywhere(), Now: 4})
+	old, _ := p.stores[0].View().Job("default", "everywhere")
+	p.apply(state.NodeRegister{Node: fleet.Node{ID: "far", Name: "edge-2", Site: "far", Resources: fleet.Resources{CPU: 500, MemoryMB: 500, DiskMB: 500}}, Now: 4})
+	drained := fleet.Alloc{
+		ID: "drained", Namespace: "default", Name: "everywhere.g[0]", NodeID: "far", JobID: old.ID, Job: old, JobVersion: old.Version, JobHash: old.SpecHash, TaskGroup: "g",
+	}
+	p.apply(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{"far": {drained}}}, Jobs: []*fleet.Job{old}, Now: 5})
+	drained.DesiredStatus, drained.DesiredTransition.Migrate = fleet.DesiredStop, true
+	p.apply(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{"far": {drained}}}, Now: 6})
+	p.apply(state.JobRegister{Job: everywhere(func(g *fleet.TaskGroup) {
+		g.Tasks[0].Env = map[string]string{"A": "b"}
+		g.Update = &fleet.Update{MaxParallel: 1, MaxUnavailablePerSite: 1}
+	}), Now: 7})
+	next, _ := p.stores[0].View().Job("default", "everywhere")
+	p.apply(state.Plan{NewDeployment: &fleet.Deployment{
+		ID: "d", Namespace: "default", JobID: next.ID, JobVersion: next.Version, JobCreateIndex: next.CreateIndex,
+		Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1}},
+	}, Now: 8})
+	e := p.apply(state.Plan{DeploymentUpdates: []fleet.DeploymentUpdate{{DeploymentID: "d", Status: fleet.DeploymentSuccessful}}, Now: 9})
+	if len(e.Ended) != 1 || len(e.Ended[0].Groups) != 1 {
+		t.Fatalf("ended: %+v", e.Ended)
+	}
+	if g := e.Ended[0].Groups[0]; !slices.Equal(g.AwaySites, []string{"far"}) || g.Deferred != 1 {
+		t.Errorf("%+v, want site far to go without", g)
+	}
+}
+
 // TestDriftIsSeen has one hub apply another command at the same index.
 func TestDriftIsSeen(t *testing.T) {
 	p := furnished(t)

@@ -171,15 +171,15 @@ type far struct {
 	behind        map[string][]check.Part
 }
 
-// awaited reports whether a system job's allocation was stopped for its newest version on
-// an edge that is away, and has nothing in its stead: that edge is still to get it.
+// awaited reports whether a system job's allocation was told to stop on an edge that is away,
+// for whatever reason, and has nothing in its stead: that edge is still to get the newest version.
 func (f *far) awaited(a *fleet.Alloc) bool {
 	n, known := f.view.Node(a.NodeID)
 	if !known || n.Status == fleet.NodeReady || n.SchedulingEligibility == fleet.NodeIneligible || !fleet.RunsEverywhere(f.job.Type) {
 		return false
 	}
 	pool, _ := f.view.Pool(n.NodePool)
-	return a.Vacated() &&
+	return a.NoLongerWanted() && a.NextAllocation == "" &&
 		a.Group() != nil && a.Group().Disconnect == nil && a.Job.CreateIndex == f.job.CreateIndex && (pool == nil || pool.DefaultDisconnect != fleet.DisconnectNomad)
 }
 
