@@ -114,6 +114,8 @@ func TestWaitsForItsBody(t *testing.T) {
 	})
 }
 
+// An allocation with stop_on_client_after stops once its edge was without a hub for so long,
+// whatever lives of the agent and boots that time is made of.
 func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newNotebook(), &factory{}
