@@ -22,8 +22,8 @@ build: ## the three programs, static, into bin/
 SEQUENTIAL := chaos/(check|history|report|schedule|planted)|fleet(/cron|/jobspec)?|planted|reconcile
 LARGE := ./chaos/virtual ./cmd/skerry ./edge/journal
 UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/virtual|cmd/skerry|edge/journal))?$$
-# Most tests wait, so one package more than cores.
-GOTEST := go test -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
+# Most tests wait, so one package more than cores. make lint vets.
+GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
 
 test: ## every package, in random order, with the race detector where something runs side by side: 8 minutes on 2 cores
 	$(GOTEST) -short $(RACE) $$(go list ./... | grep -vE '$(UNRACED)')
@@ -33,7 +33,7 @@ test: ## every package, in random order, with the race detector where something 
 
 test-long: ## the tests that make test shortens, at their whole length, and the large ones with the race detector
 	$(GOTEST) -short $(RACE) $(LARGE)
-	$(GOTEST) ./chaos/schedule ./chaos/virtual ./edge/link ./fleet/... ./hub/scheduler ./hub/state ./planted ./reconcile ./syncproto
+	$(GOTEST) ./chaos/schedule ./chaos/virtual ./edge/link ./fleet/... ./hub/planner ./hub/scheduler ./hub/state ./planted ./reconcile ./syncproto
 
 prometheus: build ## Prometheus finds and scrapes what runs on a fleet; a module of its own
 	cd chaos/prometheus && go test -count=1 ./...

@@ -29,6 +29,9 @@ func TestAPlanOfAnySizeIsCommitted(t *testing.T) {
 		{"2,000 with 60 ports each, a node each", 2_000, 2_000, &fleet.Allotment{Ports: ports}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if testing.Short() { // the race detector makes it ten times as slow
+				tt.nodes, tt.allocs = (tt.nodes+9)/10, tt.allocs/10
+			}
 			c := newCluster(t)
 			j := c.job("shop")
 			var nodes []fleet.NodeID
