@@ -114,14 +114,14 @@ func (t *decisions) entry(s *scene, a *Applied) {
 			s.reach(BranchDisconnected)
 		}
 	}
-	t.loads(s, a)
+	t.judgeLoads(s, a)
 	t.unknownOnReady(s, a)
 	t.allocs(s, e.Allocs)
 }
 
-// loads judges what an entry puts on its nodes. One that was excused is so, too, when it is
+// judgeLoads judges what an entry puts on its nodes. One that was excused is so, too, when it is
 // applied again from an older copy.
-func (t *decisions) loads(s *scene, a *Applied) {
+func (t *decisions) judgeLoads(s *scene, a *Applied) {
 	for _, l := range a.Effects.Loads {
 		s.judge(NoOvercommit)
 		dim := l.Used.Exceeds(l.Free)
