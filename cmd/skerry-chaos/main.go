@@ -105,6 +105,16 @@ func (s *common) on(use, short string, play func(ctx context.Context, g chaos.Gr
 	}}
 }
 
+// onPlainNetwork makes a subcommand whose edges live in this process, and cut their own links.
+func (s *common) onPlainNetwork(use, short string, play func(ctx context.Context, g chaos.Ground) error) *cobra.Command {
+	c := s.on(use, short, func(ctx context.Context, g chaos.Ground) error {
+		g.Net, g.LocalHTTP = faultnet.NewPlain(), false
+		return play(ctx, g)
+	})
+	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the network is replaced
+	return c
+}
+
 func partition(s *common) *cobra.Command {
 	var p chaos.Partition
 	c := s.on("partition", "Cut links, kill hubs and edges, reboot edges without a link; check the invariants after each round",

@@ -6,18 +6,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/chaos"
-	"skerry/chaos/faultnet"
 )
 
 func placement(s *common) *cobra.Command {
 	var p chaos.Placement
-	c := s.on("placement", "Start many edges at once, place one large job on them, and say how long each took",
+	c := s.onPlainNetwork("placement", "Start many edges at once, place one large job on them, and say how long each took",
 		func(ctx context.Context, g chaos.Ground) error {
 			p.Ground = g
-			p.Net, p.LocalHTTP = faultnet.NewPlain(), false
 			return p.Run(ctx)
 		})
-	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the network is replaced
 	f := c.Flags()
 	f.IntVar(&p.Hubs, "hubs", 3, "number of hubs")
 	f.IntVar(&p.Edges, "edges", 500, "number of edges")

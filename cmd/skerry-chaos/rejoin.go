@@ -7,19 +7,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/chaos"
-	"skerry/chaos/faultnet"
 )
 
 func rejoin(s *common) *cobra.Command {
 	var r chaos.Rejoin
-	c := s.on("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
+	c := s.onPlainNetwork("rejoin", "Bring many edges back at once, each with a history, and kill the leader while it comes in",
 		func(ctx context.Context, g chaos.Ground) error {
 			r.Ground = g
-			r.Net, r.LocalHTTP = faultnet.NewPlain(), false // edges cut their own links
 			r.Repeat, r.Versions = made(r.Seed)
 			return r.Run(ctx)
 		})
-	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the network is replaced
 	f := c.Flags()
 	f.IntVar(&r.Edges, "edges", 1000, "number of edges")
 	f.IntVar(&r.Transitions, "transitions", 100, "rows that each edge journals while it is cut off")
