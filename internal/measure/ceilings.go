@@ -22,8 +22,8 @@ func (s *moduleSource) packageFigures() map[string]figures {
 	all := map[string]figures{}
 	for _, f := range s.files {
 		p := all[f.folder()]
-		f.methodNames(func(name, _ string) {
-			if !isExportedName(name) && isOneWord(name) {
+		f.unexportedMethods(func(name, _ string) {
+			if isOneWord(name) {
 				p.oneWordMethods++
 			}
 		})

@@ -3,15 +3,12 @@ package main
 import (
 	"fmt"
 	"go/ast"
-	"go/token"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
 )
-
-func isExportedName(name string) bool { return token.IsExported(name) }
 
 // maxReceivers is how many types may have an unexported method of one name.
 const maxReceivers = 4
@@ -38,10 +35,7 @@ func percent(part, whole int) float64 { return 100 * float64(part) / float64(max
 func (s *moduleSource) reportMethods(w io.Writer) {
 	methods, oneWord, letters := 0, 0, 0
 	for _, f := range s.files {
-		f.methodNames(func(name, _ string) {
-			if isExportedName(name) {
-				return
-			}
+		f.unexportedMethods(func(name, _ string) {
 			methods++
 			letters += len(name)
 			if isOneWord(name) {
@@ -57,10 +51,7 @@ func (s *moduleSource) reportMethods(w io.Writer) {
 func (s *moduleSource) receiversOf() map[string]map[string]bool {
 	receivers := map[string]map[string]bool{}
 	for _, f := range s.files {
-		f.methodNames(func(name, receiver string) {
-			if isExportedName(name) {
-				return
-			}
+		f.unexportedMethods(func(name, receiver string) {
 			if receivers[name] == nil {
 				receivers[name] = map[string]bool{}
 			}

@@ -58,11 +58,11 @@ func isSkippedFolder(name string) bool {
 	return name == "testdata" || name == "dist" || name == "bin" || strings.HasPrefix(name, ".")
 }
 
-// methodNames calls each for every method, with its receiver's type.
-func (f *sourceFile) methodNames(each func(name, receiver string)) {
+// unexportedMethods calls each for every unexported method, with its receiver's type.
+func (f *sourceFile) unexportedMethods(each func(name, receiver string)) {
 	for _, d := range f.syntax.Decls {
 		fn, ok := d.(*ast.FuncDecl)
-		if !ok || fn.Recv == nil || len(fn.Recv.List) == 0 {
+		if !ok || fn.Recv == nil || len(fn.Recv.List) == 0 || fn.Name.IsExported() {
 			continue
 		}
 		each(fn.Name.Name, receiverType(fn.Recv.List[0].Type))
