@@ -24,7 +24,7 @@ type Placement struct {
 	HubFlags []string
 }
 
-// What an allocation of a Placement takes.
+// Each allocation of a Placement takes so much.
 const (
 	placementCPU      = 100
 	placementMemoryMB = 10
@@ -43,29 +43,27 @@ func (p Placement) Run(ctx context.Context) error {
 		CPU: p.CPU, MemoryMB: placementMemoryMB * p.CPU / placementCPU, DiskMB: max(32768, p.CPU),
 	}}
 	return p.within(ctx, size{hubs: p.Hubs, hubFlags: p.HubFlags}, func(s *stage) error {
-		return s.withSwarm(ctx, edges, p.took, func(ctx context.Context, edges *swarm.Swarm) error { return p.measure(ctx, s, edges) })
+		return s.withSwarm(ctx, edges, p.sayDuration, func(ctx context.Context, edges *swarm.Swarm) error { return p.measurePhases(ctx, s, edges) })
 	})
 }
 
-func (p Placement) took(what string, d time.Duration) {
-	p.say("  %-44s %9s", what, d.Round(time.Millisecond))
-}
+func (p Placement) sayDuration(what string, d time.Duration) { p.say("  %s", durationLine(what, d)) }
 
-func (p Placement) measure(ctx context.Context, s *stage, edges *swarm.Swarm) error {
+func (p Placement) measurePhases(ctx context.Context, s *stage, edges *swarm.Swarm) error {
 	began := time.Now()
 	if err := awaitSwarm(ctx, edges, enrolBound, "all edges have joined", func(t swarm.Totals) bool { return t.Ready == t.Edges }); err != nil {
 		return err
 	}
-	p.took("edges joined together, all ready", time.Since(began))
-	job := p.job()
+	p.sayDuration("edges joined together, all ready", time.Since(began))
+	job := p.largeJob()
 	began = time.Now()
 	if err := s.register(ctx, job); err != nil {
 		return err
 	}
-	p.took("job registered", time.Since(began))
+	p.sayDuration("job registered", time.Since(began))
 	hub := s.fleet.Hubs[0]
 	err := cluster.Eventually(ctx, placeBound, "all allocations are placed", func(ctx context.Context) string {
-		placed, err := p.placed(ctx, hub, job.ID)
+		placed, err := p.countPlaced(ctx, hub, job.ID)
 		switch {
 		case err != nil:
 			return err.Error()
@@ -77,16 +75,16 @@ func (p Placement) measure(ctx context.Context, s *stage, edges *swarm.Swarm) er
 	if err != nil {
 		return err
 	}
-	p.took(fmt.Sprintf("%d allocations placed", p.Count), time.Since(began))
+	p.sayDuration(fmt.Sprintf("%d allocations placed", p.Count), time.Since(began))
 	if err := awaitSwarm(ctx, edges, placeBound, "all allocations run", func(t swarm.Totals) bool { return t.Running == p.Count && t.Replayed == t.Edges }); err != nil {
 		return err
 	}
-	p.took("all seen running by the hubs", time.Since(began))
-	return p.spread(ctx, hub)
+	p.sayDuration("all seen running by the hubs", time.Since(began))
+	return p.saySpread(ctx, hub)
 }
 
-// job is one group of many small allocations.
-func (p Placement) job() *fleet.Job {
+// largeJob is one group of many small allocations.
+func (p Placement) largeJob() *fleet.Job {
 	job := &fleet.Job{
 		ID: "many", Type: fleet.JobTypeService,
 		TaskGroups: []fleet.TaskGroup{{
@@ -101,8 +99,8 @@ func (p Placement) job() *fleet.Job {
 	return job
 }
 
-// placed asks a hub how many of a job's allocations are placed.
-func (p Placement) placed(ctx context.Context, hub *cluster.Hub, id fleet.JobID) (int, error) {
+// countPlaced asks a hub how many of a job's allocations are placed.
+func (p Placement) countPlaced(ctx context.Context, hub *cluster.Hub, id fleet.JobID) (int, error) {
 	var summary struct {
 		Summary map[string]struct{ Starting, Running int }
 	}
@@ -116,8 +114,8 @@ func (p Placement) placed(ctx context.Context, hub *cluster.Hub, id fleet.JobID)
 	return placed, nil
 }
 
-// spread says over how many edges the allocations are spread.
-func (p Placement) spread(ctx context.Context, hub *cluster.Hub) error {
+// saySpread says over how many edges the allocations are spread.
+func (p Placement) saySpread(ctx context.Context, hub *cluster.Hub) error {
 	all, err := hub.Allocs(ctx)
 	if err != nil {
 		return err

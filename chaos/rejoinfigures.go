@@ -69,7 +69,12 @@ func newRejoinFigures(out Ground, record *rejoinRecord) *rejoinFigures {
 
 // took says how long something took.
 func (f *rejoinFigures) took(what string, d time.Duration) {
-	f.say("%-44s %9s", what, d.Round(time.Millisecond))
+	f.say("%s", durationLine(what, d))
+}
+
+// durationLine is a line of a table of durations.
+func durationLine(what string, d time.Duration) string {
+	return fmt.Sprintf("%-44s %9s", what, d.Round(time.Millisecond))
 }
 
 // say tells people, and whoever reads the report.
