@@ -107,7 +107,7 @@ func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, er
 		r.Took = time.Since(began)
 	}()
 	r = Result{Mutant: m}
-	if err := os.MkdirAll(c.temporary(), 0o700); err != nil {
+	if err := os.MkdirAll(c.temporaryFolder(), 0o700); err != nil {
 		return r, fmt.Errorf("make the folder of temporary files: %w", err)
 	}
 	overlay, err := c.overlay(m)
@@ -153,13 +153,13 @@ func (c Config) one(ctx context.Context, m Mutant, users []string) (r Result, er
 	return r, nil
 }
 
-// temporary is the folder of what a mutant's tests leave.
-func (c Config) temporary() string { return filepath.Join(c.Work, "tmp") }
+// temporaryFolder is the folder of what a mutant's tests leave.
+func (c Config) temporaryFolder() string { return filepath.Join(c.Work, "tmp") }
 
 // endLeftovers ends the processes that a mutant's tests left running, and removes their files:
 // a mutant may forget its tasks.
 func (c Config) endLeftovers() error {
-	return errors.Join(proc.KillBelow(c.temporary()), os.RemoveAll(c.temporary()))
+	return errors.Join(proc.KillBelow(c.temporaryFolder()), os.RemoveAll(c.temporaryFolder()))
 }
 
 // overlay writes the changed file, and the description that go build wants of it.
@@ -191,7 +191,7 @@ func (c Config) command(ctx context.Context, limit time.Duration, name string, a
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = c.Root, append(os.Environ(), "CGO_ENABLED=0", "TMPDIR="+c.temporary())
+	cmd.Dir, cmd.Env = c.Root, append(os.Environ(), "CGO_ENABLED=0", "TMPDIR="+c.temporaryFolder())
 	said, err := cmd.CombinedOutput()
 	return string(said), err == nil
 }
