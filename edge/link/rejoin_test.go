@@ -12,7 +12,7 @@ import (
 // TestRejoinedOncePerDisconnect: what tells of running tasks is said once where the
 // cluster had missed the edge, however many sessions it takes until it is ready;
 // not at the first session, and not after a blip.
-// That the node is ready is heard with the answer to the last of its rows, and not a beat later.
+// An edge hears with the answer to its last row that its node is ready, and not a beat later.
 func TestReadyByTheAnswerToARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

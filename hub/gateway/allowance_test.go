@@ -40,7 +40,7 @@ func TestDescriptionsAreCommittedAtARate(t *testing.T) {
 	}
 }
 
-// What an edge says of its machine is said of its own node, whatever id it names.
+// An edge describes its own node, whatever id its description names.
 func TestNobodyDescribesAnother(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
