@@ -12,6 +12,7 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/schedule"
+	"skerry/edge/link"
 )
 
 // edgeInjuries are what happens to edges' processes, machines, disks and clocks.
@@ -242,19 +243,19 @@ func clone(ctx context.Context, r *run, e *Edge, f schedule.Fault) (wound, error
 	if err := other.Start(); err != nil {
 		return wound{}, err
 	}
-	fenced := uint64(0)
+	hit := uint64(0)
 	return wound{
 		heal: func(context.Context) error {
-			first, second := e.fenced(), other.fenced()
-			if first || second {
-				fenced = 1
+			replaced := other.tookPlaceOf(e)
+			if replaced || other.fenced() {
+				hit = 1
 			}
-			if err := other.PowerCut(); err != nil || !first || second {
+			if err := other.PowerCut(); err != nil || !replaced {
 				return err
 			}
 			return r.replace(e, other, n)
 		},
-		hits: func() uint64 { return fenced },
+		hits: func() uint64 { return hit },
 	}, nil
 }
 
@@ -294,6 +295,23 @@ func (e *Edge) fenced() bool {
 	}
 	link, _ := a.Standing()
 	return link.Fenced != ""
+}
+
+// tookPlaceOf reports whether the cluster went on with the rows of a clone instead of the
+// machine's: it has refused the machine as a fork, or will once the machine, which is away,
+// connects again.
+func (e *Edge) tookPlaceOf(original *Edge) bool {
+	switch {
+	case e.fenced() || e.Agent() == nil:
+		return false
+	case original.fenced():
+		return true
+	case original.Agent() == nil:
+		return false
+	}
+	connection, journal := original.Agent().Standing()
+	_, cloned := e.Agent().Standing()
+	return connection.State != string(link.StateConnected) && cloned.Acknowledged > journal.Acknowledged
 }
 
 // copyEdge copies an edge's data directory to a machine that has none.
