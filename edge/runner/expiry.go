@@ -81,8 +81,8 @@ func (r *Runner) maxRun() time.Duration {
 	return 0
 }
 
-// resumeRun goes on where an earlier life of the agent was. Where it left no word,
-// and tasks run, their time begins now.
+// resumeRun goes on where an earlier life of the agent was. Where that left no record and
+// tasks run, their time begins with their start in this boot, or now.
 func (r *Runner) resumeRun(b []byte) {
 	f := &r.factory
 	rec, err := decodeRun(b)
@@ -97,17 +97,21 @@ func (r *Runner) resumeRun(b []byte) {
 		r.log.Error("time that the allocation ran begins anew", "error", err)
 	}
 	for _, t := range r.tasks {
-		if t.state.State == fleet.TaskRunning {
-			r.began()
+		switch {
+		case t.state.State != fleet.TaskRunning:
+		case t.rec.BootID == f.BootID:
+			r.began(t.rec.Started)
+		default:
+			r.began(f.Mono())
 		}
 	}
 }
 
-// began notes that the first task runs.
-func (r *Runner) began() {
-	if r.expiry.begun == nil {
-		now := r.factory.Mono()
-		r.expiry.begun, r.expiry.noted = &now, -maxRunNote
+// began notes that a task was started at a monotonic time of this boot. On a slow disk a
+// start is journaled seconds after it.
+func (r *Runner) began(at time.Duration) {
+	if e := &r.expiry; e.begun == nil || at < *e.begun {
+		e.begun, e.noted = &at, -maxRunNote
 	}
 }
 

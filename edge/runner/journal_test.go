@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"skerry/edge/runner"
 	"skerry/fleet"
@@ -35,6 +36,7 @@ type journal struct {
 	file    io.Writer
 
 	writes  int
+	slow    time.Duration // that each write takes
 	failing int           // that many writes fail
 	dieAt   int           // with that write, from 1; 0: never
 	applied bool          // the write that it dies with is on disk
@@ -97,6 +99,9 @@ func (j *journal) Handles(context.Context, fleet.AllocID) (map[string][]byte, er
 }
 
 func (j *journal) write(ctx context.Context, e entry) error {
+	if j.slow > 0 {
+		time.Sleep(j.slow)
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := ctx.Err(); err != nil {

@@ -296,6 +296,31 @@ func TestMaxRunDuration(t *testing.T) {
 			m.mustStarts("a/1", "b/1")
 		})
 	})
+	t.Run("D13 a slow disk gives it no time", func(t *testing.T) {
+		alloc := limited(limit)
+		alloc.Job.TaskGroups[0].Tasks = alloc.Job.TaskGroups[0].Tasks[:1]
+		bubble(t, alloc, func(m *machine) {
+			m.journal.slow = 2 * time.Second
+			m.start(m.mustRunner()).mustEnd()
+			if ran := m.journal.state("a").RunningFor; ran != limit+2*m.journal.slow {
+				t.Errorf("it ran for %v, want %v and the two writes before it is stopped", ran, limit)
+			}
+		})
+	})
+	t.Run("D13 the agent died before it wrote when the time began", func(t *testing.T) {
+		bubble(t, limited(limit), func(m *machine) {
+			a := m.start(m.mustRunner())
+			time.Sleep(20 * time.Minute)
+			a.detach()
+			delete(m.journal.handles, "/run")
+			a = m.start(m.mustRunner())
+			begin := time.Now()
+			a.mustEnd()
+			if took := time.Since(begin); took != 40*time.Minute+2*time.Second {
+				t.Errorf("ended after %v, want the 40 minutes that were left, and 2 s", took)
+			}
+		})
+	})
 	t.Run("a record of another release", func(t *testing.T) {
 		bubble(t, limited(limit), func(m *machine) {
 			a := m.start(m.mustRunner())

@@ -57,7 +57,7 @@ func (r *Runner) journal(ctx context.Context, rep report) error {
 	}
 	r.status, t.seen = status, true
 	if r.expiry.begun == nil && t.state.State == fleet.TaskRunning {
-		r.began()
+		r.began(t.rec.Started)
 		if err := r.expire(ctx); err != nil {
 			return err
 		}
