@@ -321,6 +321,25 @@ func TestMaxRunDuration(t *testing.T) {
 			}
 		})
 	})
+	t.Run("a damaged journal lost all records: the time begins anew", func(t *testing.T) {
+		bubble(t, limited(limit), func(m *machine) {
+			time.Sleep(10 * time.Minute) // the machine has been up for longer than its tasks
+			a := m.start(m.mustRunner())
+			time.Sleep(20 * time.Minute)
+			a.detach()
+			clear(m.journal.handles)
+			a = m.start(m.mustRunner())
+			synctest.Wait()
+			if ran := m.journal.state("a").RunningFor; ran != 0 {
+				t.Errorf("it is said to have run for %v, want 0", ran)
+			}
+			begin := time.Now()
+			a.mustEnd()
+			if took := time.Since(begin); took != limit+2*time.Second {
+				t.Errorf("ended after %v, want that its time began anew", took)
+			}
+		})
+	})
 	t.Run("a record of another release", func(t *testing.T) {
 		bubble(t, limited(limit), func(m *machine) {
 			a := m.start(m.mustRunner())

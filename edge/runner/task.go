@@ -74,7 +74,7 @@ func newTask(r *Runner, spec *fleet.Task, state fleet.TaskState) *task {
 
 // restore takes the record that an earlier life left. Where there is none, or it
 // cannot be read, or a damaged journal has only an older one, the driver's folders
-// still tell the last attempt, which may run.
+// still tell the last attempt, which may run: its time begins now.
 func (t *task) restore(b []byte) {
 	f := &t.runner.factory
 	now := f.Mono()
@@ -93,7 +93,7 @@ func (t *task) restore(b []byte) {
 	case b != nil:
 		t.runner.log.Warn("task's record is older than its last attempt", "task", t.name, "attempt", last, "record", rec.Attempt)
 	}
-	t.rec = record{Version: recordVersion, BootID: f.BootID, Window: window{Start: now}, Restarts: t.state.Restarts}
+	t.rec = record{Version: recordVersion, BootID: f.BootID, Mono: now, Started: now, Window: window{Start: now}, Restarts: t.state.Restarts}
 	if last > 0 {
 		t.rec.Attempt, t.known = last, true
 	}
