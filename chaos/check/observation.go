@@ -97,9 +97,10 @@ type Rollout struct {
 // what takes its place; "": it is stopped first, so that there is room.
 type Turn struct {
 	Alloc, Old fleet.AllocID
-	Site       string // of Old
-	Canary     bool   `json:",omitempty"`
-	Served     bool   `json:",omitempty"` // Old was not being rolled out itself
+	Node       fleet.NodeID `json:",omitempty"` // of Old
+	Site       string       // of Old
+	Canary     bool         `json:",omitempty"`
+	Served     bool         `json:",omitempty"` // Old was not being rolled out itself
 }
 
 // Part is an allocation as far as a rollout is concerned.

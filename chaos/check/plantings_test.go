@@ -211,6 +211,15 @@ func turns(n int, site string) []check.Turn {
 	return ts
 }
 
+// stops are so many allocations that are stopped on a node of a site, and not replaced.
+func stops(n int, node fleet.NodeID, site string) []check.Turn {
+	ts := turns(n, site)
+	for i := range ts {
+		ts[i].Alloc, ts[i].Node = "", node
+	}
+	return ts
+}
+
 // ends tells of a deployment that is over.
 func (p *plant) ends(status, why string, g check.Reached) {
 	p.entry("deployment_status", &check.Effects{Ended: []check.Ended{{
@@ -272,6 +281,15 @@ func inRollouts() []planting {
 		}},
 		{"more are taken down at a site than may", check.SiteBudget, nil, func(p *plant) {
 			p.plans(check.Rollout{MaxParallel: 9, MaxPerSite: 1, Turns: append(turns(1, "port"), turns(2, "mall")...)})
+		}},
+		{"more are stopped at a site than may, long after a drain of their node", check.SiteBudget, nil, func(p *plant) {
+			p.drain(check.Drain{Over: true})
+			p.pass(time.Minute)
+			p.plans(check.Rollout{MaxParallel: 9, MaxPerSite: 1, Turns: stops(2, p.e.node, "mall")})
+		}},
+		{"more are replaced at a site than may, after a drain of their node", check.SiteBudget, nil, func(p *plant) {
+			p.drain(check.Drain{Over: true})
+			p.plans(check.Rollout{MaxParallel: 9, MaxPerSite: 1, Turns: turns(2, "mall")})
 		}},
 		{"one is taken down at a site where one starts", check.SiteBudget, nil, func(p *plant) {
 			p.plans(check.Rollout{MaxParallel: 9, MaxPerSite: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.other.node, Site: "mall"}}})

@@ -17,6 +17,7 @@ import (
 // plan was made on an older picture.
 type rollouts struct {
 	sight    map[fleet.NodeID]time.Duration // when it last came or went
+	drained  map[fleet.NodeID]time.Duration // when its last drain ended
 	returned map[fleet.NodeID]time.Duration
 	flagged  map[fleet.AllocID]time.Duration // to be stopped, rollout or not
 	newest   map[fleet.JobID]registered
@@ -50,7 +51,7 @@ const (
 
 func newRollouts() *rollouts {
 	return &rollouts{
-		sight: map[fleet.NodeID]time.Duration{}, returned: map[fleet.NodeID]time.Duration{}, flagged: map[fleet.AllocID]time.Duration{},
+		sight: map[fleet.NodeID]time.Duration{}, returned: map[fleet.NodeID]time.Duration{}, drained: map[fleet.NodeID]time.Duration{}, flagged: map[fleet.AllocID]time.Duration{},
 		newest: map[fleet.JobID]registered{}, asked: map[fleet.JobID]bool{}, running: map[fleet.DeploymentID]*rolling{},
 	}
 }
@@ -114,6 +115,19 @@ func (t *rollouts) moves(s *scene, e *Effects) {
 		t.sight[m.Node] = s.now
 		delete(t.returned, m.Node)
 	}
+	for _, d := range e.Drains {
+		if d.Over {
+			t.drained[d.Node] = s.now
+		}
+	}
+}
+
+// tookNoWork reports whether a turn may be none: an update stops what is on a node that takes
+// no new work without waiting for a turn, and the drain of this one had ended when the plan was
+// applied, and not when it was made.
+func (t *rollouts) tookNoWork(s *scene, turn Turn) bool {
+	over, drained := t.drained[turn.Node]
+	return turn.Alloc == "" && drained && s.now-over < inFlight
 }
 
 func (t *rollouts) came(s *scene, id fleet.NodeID, status fleet.NodeStatus) {
@@ -165,7 +179,7 @@ func (t *rollouts) turns(s *scene, r *Rollout) {
 	taken := 0
 	var evidence []string
 	for _, turn := range r.Turns {
-		if _, flagged := t.flagged[turn.Old]; !flagged && !turn.Canary {
+		if _, flagged := t.flagged[turn.Old]; !flagged && !turn.Canary && !t.tookNoWork(s, turn) {
 			taken++
 			evidence = append(evidence, fmt.Sprintf("%s at %s, for %s", fleet.Short(turn.Old), turn.Site, fleet.Short(turn.Alloc)))
 		}
@@ -192,7 +206,7 @@ func (t *rollouts) sites(s *scene, r *Rollout) {
 	}
 	taken := map[string]int{}
 	for _, turn := range r.Turns {
-		if _, flagged := t.flagged[turn.Old]; !flagged && turn.Served {
+		if _, flagged := t.flagged[turn.Old]; !flagged && turn.Served && !t.tookNoWork(s, turn) {
 			taken[turn.Site]++
 		}
 	}

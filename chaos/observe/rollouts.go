@@ -37,7 +37,7 @@ func rolled(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, adva
 		}
 		if before != nil && serving(a, before) && before.JobHash != now.JobHash {
 			r.Turns = append(r.Turns, check.Turn{
-				Alloc: now.ID, Old: before.ID, Site: site(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary(),
+				Alloc: now.ID, Old: before.ID, Node: before.NodeID, Site: site(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary(),
 				Served: served(before),
 			})
 		}

@@ -16,7 +16,7 @@ func emptied(a consensus.Applied, rs *[]check.Rollout, old *fleet.Alloc) {
 	dep := a.View.LatestDeployment(old.Namespace, old.JobID)
 	job, _ := a.View.Job(old.Namespace, old.JobID)
 	if r := rolloutOf(a, rs, dep.ID, job, old.TaskGroup); r != nil {
-		r.Turns = append(r.Turns, check.Turn{Old: old.ID, Site: site(a.View, old.NodeID), Canary: r.System && r.Held, Served: served(old)})
+		r.Turns = append(r.Turns, check.Turn{Old: old.ID, Node: old.NodeID, Site: site(a.View, old.NodeID), Canary: r.System && r.Held, Served: served(old)})
 	}
 }
 
