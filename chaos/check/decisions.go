@@ -17,7 +17,7 @@ type decisions struct {
 	replays map[fleet.NodeID]bool          // nodes whose history comes in
 	gone    map[fleet.NodeID]time.Duration // since when nodes are out of sight
 	told    map[string]bool
-	excused map[string]bool // commands that gave too much to a node whose edge runs what had ended
+	excused map[string]bool // by command, or by what was concluded about an allocation
 }
 
 // conclusion is what hubs last concluded about an allocation.
@@ -129,10 +129,7 @@ func (t *decisions) judgeLoads(s *scene, a *Applied) {
 			continue
 		}
 		if s.revived(l.Name) {
-			if len(t.excused) > keptTold {
-				clear(t.excused)
-			}
-			t.excused[a.Command] = true
+			t.excuse(a.Command)
 		}
 		if t.excused[a.Command] {
 			continue
@@ -263,7 +260,7 @@ func (t *decisions) alloc(s *scene, a *fleet.Alloc) {
 		s.judge(OncePerDisconnect)
 		for i := max(1, c.states); i < len(a.AllocStates); i++ {
 			before, next := a.AllocStates[i-1].Value, a.AllocStates[i].Value
-			if before == next && !(next == fleet.ClientLost && t.revived(s, a, c.grown)) {
+			if before == next && !(next == fleet.ClientLost && t.lostAgain(s, a, c.grown)) {
 				t.once(s, OncePerDisconnect, a.Name, []string{states(a)},
 					fmt.Sprintf("allocation %s is concluded to be %s twice in a row", fleet.Short(a.ID), next))
 			}
@@ -291,11 +288,23 @@ func (t *decisions) alloc(s *scene, a *fleet.Alloc) {
 	c.client, c.states, c.due = a.ClientStatus, len(a.AllocStates), due
 }
 
-// revived reports whether an edge whose journal was damaged since then may have taken up
-// again what had ended there.
-func (t *decisions) revived(s *scene, a *fleet.Alloc, then time.Duration) bool {
-	m := s.truth.by[s.fleet.name(a.NodeID)]
-	return m != nil && m.forgetful(then)
+// lostAgain reports whether an allocation may be lost once more: its edge, whose journal was
+// damaged since then, may have taken up again what had ended there. What was excused is so,
+// too, when an entry is applied again from an older copy.
+func (t *decisions) lostAgain(s *scene, a *fleet.Alloc, then time.Duration) bool {
+	key := string(a.ID) + ": " + states(a)
+	if m := s.truth.by[s.fleet.name(a.NodeID)]; m != nil && m.forgetful(then) {
+		t.excuse(key)
+	}
+	return t.excused[key]
+}
+
+// excuse keeps what was excused: a command, or what was concluded about an allocation.
+func (t *decisions) excuse(key string) {
+	if len(t.excused) > keptTold {
+		clear(t.excused)
+	}
+	t.excused[key] = true
 }
 
 func states(a *fleet.Alloc) string {

@@ -31,6 +31,10 @@ func TestExcused(t *testing.T) {
 			p.entry("drain_step", &check.Effects{Flagged: []fleet.AllocID{"old0", "old1"}})
 			p.plans(check.Rollout{MaxParallel: 1, MaxPerSite: 1, Turns: turns(3, "mall")})
 		}},
+		{"an update stops what is on a node whose drain has just ended", nil, func(p *plant) {
+			p.drain(check.Drain{Over: true})
+			p.plans(check.Rollout{MaxParallel: 1, MaxPerSite: 1, Turns: stops(3, p.e.node, "mall")})
+		}},
 		{"an update begins in its window", nil, func(p *plant) { p.stopInWindow(4 * time.Minute) }},
 		{"an update begins in its window, and takes a while", nil, func(p *plant) { p.stopInWindow(5*time.Minute + 3*time.Second) }},
 		{"a service stays whose stop waits for a window", nil, func(p *plant) {
@@ -261,7 +265,7 @@ func TestExcused(t *testing.T) {
 			p.run(p.e, p.id)
 		}},
 		{"an allocation that is lost again, since a damaged journal had its edge take it up again", window, func(p *plant) {
-			p.away()
+			heal := p.away()
 			p.pass(45 * time.Second)
 			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
 			p.conclude(p.id, fleet.ClientLost)
@@ -270,7 +274,12 @@ func TestExcused(t *testing.T) {
 			p.process(p.e, check.ProcessStart)
 			end()
 			p.pass(30 * time.Second)
+			older := *p.allocs[p.id]
+			older.AllocStates = slices.Clone(older.AllocStates)
 			p.conclude(p.id, fleet.ClientLost)
+			heal()
+			p.pass(2 * allLimits.Heal)
+			p.putBackApart(&check.Hub{Name: "hub-1", Allocs: []fleet.Alloc{older}}, p.index-1, p.index) // the last entry is applied again
 		}},
 		{"a node that bears too much, since its damaged journal had its edge take up what had ended", nil, func(p *plant) {
 			p.process(p.e, check.ProcessKill)
