@@ -479,6 +479,18 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.conclude(p.id, fleet.ClientComplete)
 		}},
+		{"the same, by an agent that is back before the task has ended", stopSoon, func(p *plant) {
+			end := p.fault("disk-full", []check.Effect{check.Chokes}, p.e.name)
+			heal := p.cut(p.e)
+			p.process(p.e, check.ProcessKill)
+			p.process(p.e, check.ProcessStart)
+			p.pass(20 * time.Second)
+			end()
+			heal()
+			p.pass(time.Second)
+			p.end(p.e, p.id)
+			p.conclude(p.id, fleet.ClientComplete)
+		}},
 		{"a task that a session brings, before any look has seen its first answer", stopSoon, func(p *plant) {
 			p.bringLate(stopSoon, 50*time.Second, 2*time.Minute, 0)
 		}},

@@ -45,7 +45,11 @@ type machine struct {
 }
 
 // silence is how long a machine had run without an answer until it had one again.
-type silence struct{ lasted, broken time.Duration }
+type silence struct {
+	lasted, broken time.Duration
+	began          time.Duration
+	killed         bool // its agent was meanwhile
+}
 
 // keptSilences is for how long a silence that is over is remembered: longer than
 // any task takes to be stopped, also one with the longest kill_timeout that is drawn (3 min).
@@ -231,9 +235,9 @@ func (m *machine) look(s *scene, e *Edge) {
 	answered := s.now - e.Link.Away
 	severed := s.weather.at(m.name, answered, Severs) && s.weather.at(m.name, answered-s.limits.Slack, Severs) // not just before
 	if e.Link.Away > 0 && heard && answered > m.beat && !severed {
+		m.answered(s.now, e.Link.Away)
 		m.beat, m.beaten, m.kills = answered, true, 0
 		m.beatOn = max(0, m.on-e.Link.Away)
-		m.answered(s.now, e.Link.Away)
 	}
 }
 
@@ -249,7 +253,7 @@ func (m *machine) answered(now, ago time.Duration) {
 	if at := now - ago; !m.certain || at > m.surely {
 		on := max(0, m.on-ago)
 		m.silences = slices.DeleteFunc(m.silences, func(s silence) bool { return now-s.broken > keptSilences })
-		m.silences = append(m.silences, silence{lasted: m.on - m.surelyOn, broken: now})
+		m.silences = append(m.silences, silence{lasted: m.on - m.surelyOn, broken: now, began: m.surely, killed: m.kills > 0})
 		m.surely, m.surelyOn, m.certain = at, on, true
 	}
 }
@@ -271,4 +275,15 @@ func (m *machine) aloneAtMost(now, ago time.Duration) time.Duration {
 		}
 	}
 	return alone
+}
+
+// killedSince reports whether its agent was killed in a silence within the last ago, and when
+// the first of those began.
+func (m *machine) killedSince(now, ago time.Duration) (began time.Duration, killed bool) {
+	for _, s := range m.silences {
+		if s.killed && s.broken >= now-ago {
+			return s.began, true
+		}
+	}
+	return m.surely, m.kills > 0
 }

@@ -53,10 +53,12 @@ func (t *stops) see(s *scene, o *Observation) {
 		if f := s.fleet.allocs[key.Alloc]; f != nil {
 			took = f.killTimeout(key.Task)
 		}
+		took += s.limits.Slack
+		began, killed := m.killedSince(s.now, took)
 		t.pending = append(t.pending, stop{
-			at: s.now, m: m, key: key, heard: m.heard(s), alone: m.aloneAtMost(s.now, took+s.limits.Slack),
-			session: max(m.session, m.opened), killed: m.kills > 0,
-			unmarked: m.kills > 0 && s.weather.since(s.now, m.surely, m.name, Chokes),
+			at: s.now, m: m, key: key, heard: m.heard(s), alone: m.aloneAtMost(s.now, took),
+			session: max(m.session, m.opened), killed: killed,
+			unmarked: killed && s.weather.since(s.now, began, m.name, Chokes),
 		})
 	case o.Task != nil && o.Task.What == TaskStarted:
 		delete(t.late, TaskKey{o.Task.Alloc, o.Task.Task})
