@@ -137,7 +137,9 @@ func (t *tx) tally(old, new *fleet.Alloc) {
 	s.UnhealthyAllocs += tick(new.DeploymentStatus.IsUnhealthy()) - tick(wasNot)
 	progress := new.DeploymentStatus.IsHealthy() && !was ||
 		old != nil && old.ClientStatus == fleet.ClientUnknown && new.ClientStatus != fleet.ClientUnknown && !new.Terminal() && !was
-	if progress && s.ProgressDeadline > 0 {
+	// What was healthy and ended by itself has to come again: that takes as long as the first time.
+	setback := was && !old.Terminal() && new.ClientTerminal()
+	if (progress || setback) && s.ProgressDeadline > 0 {
 		s.RequireProgressBy = time.Unix(0, new.ModifyTime).UTC().Add(s.ProgressDeadline)
 	}
 	before := d.TaskGroups[new.TaskGroup]

@@ -148,6 +148,45 @@ func TestReturnOfWhatIsHealthyGivesNoTime(t *testing.T) {
 	}
 }
 
+// A task that was healthy and ends by itself has the group's time anew: its replacement has to
+// become healthy too.
+func TestEndOfAHealthyAllocationGivesTime(t *testing.T) {
+	for name, test := range map[string]struct {
+		ends  func(w *world, n fleet.NodeID, a *fleet.Alloc)
+		gives bool
+	}{
+		"failed":   {ends: func(w *world, n fleet.NodeID, a *fleet.Alloc) { w.report(n, fleet.ClientFailed, a.ID) }, gives: true},
+		"complete": {ends: func(w *world, n fleet.NodeID, a *fleet.Alloc) { w.report(n, fleet.ClientComplete, a.ID) }, gives: true},
+		"lost": {ends: func(w *world, n fleet.NodeID, a *fleet.Alloc) {
+			w.miss(n)
+			w.update(w.concluded(fleet.ClientLost, a.ID)...)
+		}, gives: true},
+		"stopped by the hub": {ends: func(w *world, n fleet.NodeID, a *fleet.Alloc) {
+			w.update(w.stopped(a.ID)...)
+			w.report(n, fleet.ClientComplete, a.ID)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			n := w.node("n1")
+			w.register(job("shop", fleet.JobTypeService, 2))
+			d := w.deploy("shop", nil)
+			a := w.placeIn(d, n, false)
+			w.report(n, fleet.ClientRunning, a.ID)
+			w.healthy(a)
+			want := w.now.Add(progressDeadline)
+			w.pass(time.Minute)
+			if test.gives {
+				want = w.now.Add(progressDeadline)
+			}
+			test.ends(w, n, a)
+			if s := w.group(d); !s.RequireProgressBy.Equal(want) || !w.getAlloc(a.ID).ClientTerminal() {
+				t.Fatalf("it is %s, the deadline is %s, not %s", w.getAlloc(a.ID).ClientStatus, s.RequireProgressBy, want)
+			}
+		})
+	}
+}
+
 func TestPromotion(t *testing.T) {
 	w := newWorld(t)
 	n := w.node("n1")
