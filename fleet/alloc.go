@@ -137,6 +137,9 @@ type AllocMetric struct {
 	// RejectedNodes are some of those that did not suit or were full, each with what it
 	// lacks: of a placement that failed.
 	RejectedNodes []NodeRejection `json:",omitempty"`
+	// NodesAway counts the nodes that are disconnected or down, and on which the placement
+	// would have found a place: of a placement that failed.
+	NodesAway int `json:",omitempty"`
 }
 
 // NodeRejection is why one node was left out.

@@ -214,6 +214,11 @@ func (n *Node) Free() Resources { return n.Resources.Sub(n.Reserved) }
 // AtSite is the site where it stands: its datacenter, where it names none.
 func (n *Node) AtSite() string { return cmp.Or(n.Site, n.Datacenter) }
 
+// IsAway reports whether new work could be placed on the node if it were connected.
+func (n *Node) IsAway() bool {
+	return n.Status != NodeReady && n.SchedulingEligibility != NodeIneligible
+}
+
 // Schedulable reports whether new work may be placed on the node.
 func (n *Node) Schedulable() bool {
 	return n.Status == NodeReady && n.SchedulingEligibility != NodeIneligible

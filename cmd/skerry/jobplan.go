@@ -117,7 +117,7 @@ func halted(u fleet.DesiredUpdates, failed *fleet.AllocMetric) string {
 func whyNot(m *fleet.AllocMetric) []string {
 	var lines []string
 	if m.NodesEvaluated == 0 {
-		return []string{fmt.Sprintf("no node may be used: %d in the pool, %s", m.NodesInPool, byDatacenter(m.NodesAvailable))}
+		lines = append(lines, fmt.Sprintf("no node may be used: %d in the pool, %s", m.NodesInPool, byDatacenter(m.NodesAvailable)))
 	}
 	for _, c := range slices.Sorted(maps.Keys(m.ConstraintFiltered)) {
 		lines = append(lines, fmt.Sprintf("constraint %q rules out %s", c, console.Count(m.ConstraintFiltered[c], "node")))
@@ -128,12 +128,17 @@ func whyNot(m *fleet.AllocMetric) []string {
 	for _, d := range slices.Sorted(maps.Keys(m.DimensionExhausted)) {
 		lines = append(lines, fmt.Sprintf("%s is exhausted on %s", d, console.Count(m.DimensionExhausted[d], "node")))
 	}
-	lines = append(lines, fmt.Sprintf("%s looked at: %d ruled out, %d full", console.Count(m.NodesEvaluated, "node"), m.NodesFiltered, m.NodesExhausted))
+	if m.NodesEvaluated > 0 {
+		lines = append(lines, fmt.Sprintf("%s looked at: %d ruled out, %d full", console.Count(m.NodesEvaluated, "node"), m.NodesFiltered, m.NodesExhausted))
+	}
 	for _, r := range m.RejectedNodes {
 		lines = append(lines, fmt.Sprintf("%s %s: %s", shown(r.NodeID), r.NodeName, r.Why))
 	}
 	if rest := m.NodesFiltered + m.NodesExhausted - len(m.RejectedNodes); rest > 0 && len(m.RejectedNodes) > 0 {
 		lines = append(lines, fmt.Sprintf("… and %s", console.Count(rest, "other node")))
+	}
+	if m.NodesAway > 0 {
+		lines = append(lines, fmt.Sprintf("%s with a place for it: disconnected or down", console.Count(m.NodesAway, "node")))
 	}
 	return lines
 }

@@ -18,8 +18,8 @@ type Picture struct {
 	Seen fleet.Index
 	Now  time.Time
 
-	// Waits reports whether a group's placement waits for nodes, none of which that it
-	// may run on is within reach.
+	// Waits reports whether a placement of the group waits for nodes that are away: they
+	// have a place for it, or no node that the job may use is connected.
 	Waits func(group string) bool
 	Site  func(fleet.NodeID) string // at which a node stands
 	// Away reports whether a node is out of reach, or its history is not in yet.

@@ -154,7 +154,7 @@ func pictureOf(view *state.View, d *fleet.Deployment, now time.Time) Picture {
 	p.Job, _ = view.Job(d.Namespace, d.JobID)
 	p.Waits = func(group string) bool {
 		for e := range view.EvalsByJob(d.Namespace, d.JobID) {
-			if m := e.FailedTGAllocs[group]; !e.Terminal() && m != nil && m.NodesEvaluated == 0 {
+			if m := e.FailedTGAllocs[group]; !e.Terminal() && m != nil && (m.NodesEvaluated == 0 || m.NodesAway > 0) {
 				return true
 			}
 		}

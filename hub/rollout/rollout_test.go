@@ -335,6 +335,19 @@ func TestWatcher(t *testing.T) {
 			c.settle()
 			c.status(d, fleet.DeploymentFailed, fleet.DescProgressDeadline)
 		}},
+		{"nor has what a node that is away has a place for", func(c *cluster) {
+			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
+				s.ProgressDeadline, s.DesiredTotal = time.Minute, 2
+			})
+			c.healthy(d, c.place(d, false))
+			c.must(state.Evals{Evals: []fleet.Evaluation{{
+				ID: fleet.EvalID(c.id("eval")), Namespace: "default", JobID: "shop", Type: fleet.JobTypeService, Priority: 50, Status: fleet.EvalBlocked,
+				FailedTGAllocs: map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 1, NodesFiltered: 1, NodesAway: 1}},
+			}}, Now: c.now()})
+			time.Sleep(24 * time.Hour)
+			synctest.Wait()
+			c.status(d, fleet.DeploymentRunning, "")
+		}},
 		{"what is full has one", func(c *cluster) {
 			d := c.register("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
 				s.ProgressDeadline, s.DesiredTotal = time.Minute, 2

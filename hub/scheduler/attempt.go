@@ -422,5 +422,9 @@ func shortage(m *fleet.AllocMetric) string {
 	case m.NodesEvaluated == 0:
 		return fmt.Sprintf("none of the %d ready nodes of the pool is in the job's datacenters", m.NodesInPool)
 	}
-	return fmt.Sprintf("of %d nodes %d do not suit and %d are full", m.NodesEvaluated, m.NodesFiltered, m.NodesExhausted)
+	text := fmt.Sprintf("of %d nodes %d do not suit and %d are full", m.NodesEvaluated, m.NodesFiltered, m.NodesExhausted)
+	if m.NodesAway > 0 {
+		text += fmt.Sprintf("; %d with a place for it are away", m.NodesAway)
+	}
+	return text
 }

@@ -64,7 +64,9 @@ type ranking struct {
 	// stoppingTried is how many of attempt.stoppingNodes make no room for the group.
 	stoppingTried int
 	metric        fleet.AllocMetric // of all nodes looked at so far
-	shown         int               // placements that showed others
+	// awayNodes are the suitable nodes that were drawn or asked for and are not connected.
+	awayNodes map[fleet.NodeID]*fleet.Node
+	shown     int // placements that showed others
 }
 
 // candidate is a node on which the group may run.
@@ -262,7 +264,16 @@ func (r *ranking) fill() {
 
 // consider makes a candidate of a node that may take new work.
 func (r *ranking) consider(n *fleet.Node) {
-	if !n.Schedulable() || r.asked[n.ID] {
+	if r.asked[n.ID] {
+		return
+	}
+	if !n.Schedulable() {
+		if n.IsAway() && r.where.check(n) == "" {
+			if r.awayNodes == nil {
+				r.awayNodes = map[fleet.NodeID]*fleet.Node{}
+			}
+			r.awayNodes[n.ID] = n
+		}
 		return
 	}
 	unsuited := r.where.check(n)
@@ -388,6 +399,7 @@ func (r *ranking) failure() *fleet.AllocMetric {
 	m := r.metric
 	m.NodesAvailable, m.RejectedNodes = maps.Clone(m.NodesAvailable), slices.Clone(m.RejectedNodes)
 	m.NodePool = r.where.job.NodePool
+	m.NodesAway = r.countAwayNodesWithCapacity()
 	if m.NodesExhausted > 0 {
 		m.ResourcesExhausted = make(map[string]fleet.Resources, len(r.g.Tasks))
 		for _, t := range r.g.Tasks {
@@ -395,6 +407,19 @@ func (r *ranking) failure() *fleet.AllocMetric {
 		}
 	}
 	return &m
+}
+
+// countAwayNodesWithCapacity counts the nodes on which the group would find a place if they
+// were connected.
+func (r *ranking) countAwayNodesWithCapacity() int {
+	count := 0
+	for _, n := range r.awayNodes {
+		_, _, short := r.short(&candidate{node: n, used: r.cluster.Used(n.ID)})
+		if short == "" && r.broken(n) == "" {
+			count++
+		}
+	}
+	return count
 }
 
 // countedApart is how many keys of a metric are counted each for itself: every node of a

@@ -42,6 +42,54 @@ func TestCountZero(t *testing.T) {
 	}
 }
 
+// A failed placement counts the nodes that would have a place for it if they were connected:
+// its deployment waits for them.
+func TestFailureCountsNodesThatAreAway(t *testing.T) {
+	suits := func(*fleet.Node) {}
+	for name, test := range map[string]struct {
+		change func(n *fleet.Node)
+		count  int
+	}{
+		"suits":            {suits, 1},
+		"full":             {func(n *fleet.Node) { n.Reserved.CPU = n.Resources.CPU }, 0},
+		"unsuitable":       {func(n *fleet.Node) { n.Attributes["kernel.name"] = "windows" }, 0},
+		"other pool":       {func(n *fleet.Node) { n.NodePool = "other" }, 0},
+		"other datacenter": {func(n *fleet.Node) { n.Datacenter = "dc2" }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			near, away := node(0, suits), node(1, test.change)
+			c.open(near)
+			c.open(away)
+			c.miss(away.ID)
+			e := c.register(job(3, func(j *fleet.Job) {
+				j.Datacenters = []string{"dc1"}
+				j.Constraints = []fleet.Constraint{
+					{Operand: fleet.OpDistinctHosts, RTarget: "true"},
+					{LTarget: "${attr.kernel.name}", Operand: "=", RTarget: "linux"},
+				}
+			}))
+			m := e.FailedTGAllocs["web"]
+			if m == nil || m.NodesEvaluated != 1 || m.NodesAway != test.count || len(c.alive()) != 1 {
+				t.Fatalf("placed %d, metrics %+v", len(c.alive()), m)
+			}
+		})
+	}
+	t.Run("occupied", func(t *testing.T) {
+		c := newCluster(t)
+		away := node(1, suits)
+		c.open(away)
+		distinct := func(j *fleet.Job) {
+			j.Constraints = []fleet.Constraint{{Operand: fleet.OpDistinctHosts, RTarget: "true"}}
+		}
+		c.register(job(1, distinct))
+		c.miss(away.ID)
+		if m := c.register(job(2, distinct)).FailedTGAllocs["web"]; m == nil || m.NodesAway != 0 {
+			t.Fatalf("metrics %+v", m)
+		}
+	})
+}
+
 // B4, B8, I14: no room: an evaluation waits, says for which classes, and goes on
 // waiting as long as there is none.
 func TestBlocked(t *testing.T) {
