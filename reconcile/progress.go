@@ -78,8 +78,8 @@ func (r *rollout) joins(m *member) bool {
 		if _, part := dep.TaskGroups[r.g.Name]; !part || m.a.DeploymentID == dep.ID {
 			return false
 		}
-	} else if r.stale == 0 && (r.d.proven || m.a.JobVersion == r.d.in.Job.Version) {
-		return false // there is to be none
+	} else if !r.changes && r.stale == 0 && (r.d.proven || m.a.JobVersion == r.d.in.Job.Version) {
+		return false // this group begins none
 	}
 	r.changes = true
 	return true
